@@ -1,0 +1,2 @@
+//! wasmcron
+fn main() {}

@@ -1,0 +1,68 @@
+//! Which pods live, and what they say of themselves.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wasmcron_core::ids::{PodAddress, PodRef};
+use wasmcron_core::time::Timestamp;
+use wasmcron_core::view::{Pod, PodLoad, PodReport};
+
+use crate::error::Result;
+use crate::leadership::TermRef;
+
+/// Whether the caller is still the current session of its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is; `now` is the store's clock.
+    Current {
+        /// The store's clock at the answer.
+        now: Timestamp,
+    },
+    /// A later session took the address: the caller must end itself.
+    Superseded,
+}
+
+/// Answer to `forget`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// Nothing is left of the pod.
+    Forgotten,
+    /// It lives or has entries; nothing changed.
+    InUse,
+    /// The caller leads no more.
+    NotLeader,
+}
+
+/// The register of pods.
+#[async_trait]
+pub trait Pods: Send + Sync {
+    /// The store's clock.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Makes the caller the session of its address, unless a session with a later start already is.
+    /// `started` is the start by the store's clock; equal starts are told apart by the session id.
+    async fn register(
+        &self,
+        me: &PodRef,
+        started: Timestamp,
+        report: &PodReport,
+    ) -> Result<Standing>;
+
+    /// Replaces what the pod says of itself.
+    async fn report(&self, me: &PodRef, report: &PodReport) -> Result<Standing>;
+
+    /// Marks the pod as alive now, by the store's clock, and keeps its load.
+    /// What it said of itself is kept for ten of these `window`s.
+    async fn heartbeat(&self, me: &PodRef, load: &PodLoad, window: Duration) -> Result<Standing>;
+
+    /// Takes the pod off the subscribers, marks it draining and drops its two lists, so that the
+    /// leader publishes their tasks again at once. Wakes the leader.
+    async fn leave(&self, me: &PodRef) -> Result<Standing>;
+
+    /// Removes what is left of a pod that was silent for ten windows and that no entry names.
+    async fn forget(&self, term: &TermRef, pod: &PodAddress, window: Duration)
+    -> Result<Forgotten>;
+
+    /// Every pod that left a trace, in the order of addresses.
+    async fn pods(&self) -> Result<Vec<Pod>>;
+}

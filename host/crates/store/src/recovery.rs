@@ -1,0 +1,123 @@
+//! Finding what stands still, and moving it.
+
+use async_trait::async_trait;
+use wasmcron_core::ids::{Delivery, Fence, JobName, PodAddress, RunId};
+use wasmcron_core::run::RunState;
+use wasmcron_core::view::{LockHolder, RunningEntry, ScheduledEntry};
+
+use crate::error::Result;
+use crate::leadership::TermRef;
+use crate::runs::Retention;
+
+/// How the caller saw an entry; a verb is applied only if it still is so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// In a queue, by this delivery.
+    Scheduled(Delivery),
+    /// Executing, with this fence.
+    Running(Fence),
+}
+
+/// A page of a register.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The entries.
+    pub entries: Vec<T>,
+    /// Ids of entries that did not decode; give them to `bury`.
+    pub corrupt: Vec<String>,
+    /// Where the next page begins; none after the last.
+    pub next: Option<u64>,
+}
+
+/// Answer to `republish`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Republished {
+    /// The run is in the pod's queue as a new delivery.
+    Republished,
+    /// It is not as seen; nothing changed.
+    Changed,
+    /// Its lock is held by the seen fence; nothing changed.
+    Alive,
+    /// The target is gone or draining; nothing changed.
+    NoPod,
+    /// The caller leads no more.
+    NotLeader,
+}
+
+/// Answer to `lose`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losing {
+    /// The run is over.
+    Lost,
+    /// It is not as seen; nothing changed.
+    Changed,
+    /// Its lock is held by the seen fence; nothing changed.
+    Alive,
+    /// The caller leads no more.
+    NotLeader,
+}
+
+/// A register by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// Runs in queues.
+    Scheduled,
+    /// Runs that execute.
+    Running,
+    /// Runs that wait.
+    Delayed,
+}
+
+/// How a run ends that the platform gives up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// `Lost`, or `TimedOut` for an attempt past its end.
+    pub state: RunState,
+    /// Why, for people.
+    pub reason: String,
+    /// Hold the job's firings back until an operator releases it.
+    pub quarantine: bool,
+    /// What is kept.
+    pub retention: Retention,
+}
+
+/// What the recoverer reads and writes.
+#[async_trait]
+pub trait Recovery: Send + Sync {
+    /// Runs in queues, a page from `cursor`.
+    async fn scheduled(&self, cursor: Option<u64>) -> Result<Page<ScheduledEntry>>;
+
+    /// Runs that execute, a page from `cursor`.
+    async fn running(&self, cursor: Option<u64>) -> Result<Page<RunningEntry>>;
+
+    /// Who holds these jobs' locks; in order, 1,000 at most.
+    async fn locks(&self, jobs: &[JobName]) -> Result<Vec<Option<LockHolder>>>;
+
+    /// How often each run's attempts were lost with their pods, in the current window; in order.
+    async fn recoveries(&self, runs: &[RunId]) -> Result<Vec<u32>>;
+
+    /// Sends a run to another pod. A seen `Running` is closed as lost with its pod, counted, and
+    /// followed by a new attempt. `counted`: whether a moved delivery counts as well.
+    async fn republish(
+        &self,
+        term: &TermRef,
+        run: &RunId,
+        seen: Seen,
+        to: &PodAddress,
+        why: &str,
+        counted: bool,
+    ) -> Result<Republished>;
+
+    /// Ends a run that cannot go on.
+    async fn lose(&self, term: &TermRef, run: &RunId, seen: Seen, loss: &Loss) -> Result<Losing>;
+
+    /// Moves an entry that does not decode to the dead letters and ends its run as lost, so that a
+    /// scan goes on. Answers whether there was one.
+    async fn bury(
+        &self,
+        term: &TermRef,
+        register: Register,
+        id: &str,
+        retention: Retention,
+    ) -> Result<bool>;
+}

@@ -98,13 +98,18 @@ macro_rules! name {
 
 fn is_lower_name(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let starts = bytes.first().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let rest = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
+    let starts = bytes
+        .first()
+        .is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let rest =
+        |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
     starts && bytes.len() <= 63 && bytes.iter().all(rest)
 }
 
 fn is_address(text: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_graphic() && !matches!(b, b'|' | b'@' | b'#' | b'{' | b'}' | b'"' | b'\\');
+    let allowed = |b: u8| {
+        b.is_ascii_graphic() && !matches!(b, b'|' | b'@' | b'#' | b'{' | b'}' | b'"' | b'\\')
+    };
     !text.is_empty() && text.len() <= 255 && text.bytes().all(allowed)
 }
 
@@ -140,11 +145,18 @@ name!(
 );
 
 fn is_hex64(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 fn sha256_hex(bytes: &[u8]) -> Arc<str> {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>()
+        .into()
 }
 
 impl Digest {
@@ -286,13 +298,20 @@ impl RunId {
         };
         let (job, rest) = text.split_once('@').ok_or_else(refuse)?;
         JobName::new(job).map_err(|_| refuse())?;
-        let (key, again) = rest.split_once('#').map_or((rest, None), |(key, n)| (key, Some(n)));
+        let (key, again) = rest
+            .split_once('#')
+            .map_or((rest, None), |(key, n)| (key, Some(n)));
         let canonical = match parse_key(key).ok_or_else(refuse)? {
             RunKey::Nominal(at) => at.to_string() == key,
             RunKey::Manual(id) => id.to_string() == key,
         };
-        let again_ok = again.is_none_or(|n| n.parse::<u32>().is_ok_and(|v| v >= 2 && v.to_string() == n));
-        if canonical && again_ok { Ok(RunId(text.into())) } else { Err(refuse()) }
+        let again_ok =
+            again.is_none_or(|n| n.parse::<u32>().is_ok_and(|v| v >= 2 && v.to_string() == n));
+        if canonical && again_ok {
+            Ok(RunId(text.into()))
+        } else {
+            Err(refuse())
+        }
     }
 
     /// The text.
@@ -310,7 +329,12 @@ impl RunId {
     /// What the run stands for.
     #[must_use]
     pub fn key(&self) -> RunKey {
-        let key = self.0.split('@').nth(1).and_then(|rest| rest.split('#').next()).unwrap_or("");
+        let key = self
+            .0
+            .split('@')
+            .nth(1)
+            .and_then(|rest| rest.split('#').next())
+            .unwrap_or("");
         parse_key(key).unwrap_or(RunKey::Nominal(Timestamp::EPOCH))
     }
 }
@@ -362,7 +386,17 @@ mod tests {
         for good in ["a", "merchant-full-sync", "0.x_y", &"a".repeat(63)] {
             assert!(JobName::new(good).is_ok(), "{good}");
         }
-        for bad in ["", "-a", "A", "a|b", "a@b", "a#b", "{a}", "ä", &"a".repeat(64)] {
+        for bad in [
+            "",
+            "-a",
+            "A",
+            "a|b",
+            "a@b",
+            "a#b",
+            "{a}",
+            "ä",
+            &"a".repeat(64),
+        ] {
             assert!(JobName::new(bad).is_err(), "{bad}");
         }
     }
@@ -386,7 +420,13 @@ mod tests {
         assert_eq!(second.again(3).as_str(), "sync@2026-11-29T01:00:00Z#3");
         assert_eq!(RunId::new(second.as_str()), Ok(second.clone()));
         assert_eq!(second.key(), RunKey::Nominal(at));
-        for bad in ["sync", "sync@", "sync@x", "sync@2026-11-29T02:00:00+01:00", "sync@2026-11-29T01:00:00Z#1"] {
+        for bad in [
+            "sync",
+            "sync@",
+            "sync@x",
+            "sync@2026-11-29T02:00:00+01:00",
+            "sync@2026-11-29T01:00:00Z#1",
+        ] {
             assert!(RunId::new(bad).is_err(), "{bad}");
         }
     }

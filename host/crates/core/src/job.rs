@@ -75,7 +75,9 @@ pub struct Job {
 }
 
 /// What happens to a firing that comes while an earlier run of the job is not over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Overlap {
     /// It ends as `Skipped`.
@@ -100,7 +102,10 @@ pub struct Misfire {
 impl Default for Misfire {
     /// The latest missed firing runs, if it is at most ten minutes late.
     fn default() -> Self {
-        Misfire { policy: MisfirePolicy::Once, grace: Duration::from_secs(600) }
+        Misfire {
+            policy: MisfirePolicy::Once,
+            grace: Duration::from_secs(600),
+        }
     }
 }
 
@@ -135,12 +140,18 @@ pub struct Retry {
 impl Default for Retry {
     /// One attempt.
     fn default() -> Self {
-        Retry { max_attempts: 1, backoff: Duration::from_secs(30), max_backoff: Duration::from_secs(600) }
+        Retry {
+            max_attempts: 1,
+            backoff: Duration::from_secs(30),
+            max_backoff: Duration::from_secs(600),
+        }
     }
 }
 
 /// What a newer plugin version means for an attempt that runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Reload {
     /// It runs to its end on the version it began with.
@@ -212,11 +223,16 @@ pub(crate) mod duration_ms {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_i64(crate::time::millis(*duration))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }

@@ -36,7 +36,10 @@ impl RunState {
     /// Whether the run is over. An ended run never runs again.
     #[must_use]
     pub fn is_ended(self) -> bool {
-        !matches!(self, RunState::Delayed | RunState::Parked | RunState::Scheduled | RunState::Running)
+        !matches!(
+            self,
+            RunState::Delayed | RunState::Parked | RunState::Scheduled | RunState::Running
+        )
     }
 
     /// The word, as in JSON.

@@ -55,11 +55,14 @@ impl Schedule {
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         // `starts` itself may be a nominal time, so the search begins a millisecond before it.
-        let floor = self.starts.map_or(after, |starts| after.max(starts - Duration::from_millis(1)));
+        let floor = self
+            .starts
+            .map_or(after, |starts| after.max(starts - Duration::from_millis(1)));
         let next = match &self.trigger {
-            Trigger::Cron { expression, timezone } => {
-                Timestamp::from(expression.next_after(floor.to_datetime(), *timezone)?.at)
-            }
+            Trigger::Cron {
+                expression,
+                timezone,
+            } => Timestamp::from(expression.next_after(floor.to_datetime(), *timezone)?.at),
             Trigger::Every { period } => {
                 let step = millis(*period).max(1);
                 Timestamp::from_millis((floor.as_millis() / step + 1).checked_mul(step)?)
@@ -79,7 +82,10 @@ impl Schedule {
             return nominal;
         }
         let hash = Sha256::digest(format!("{job}@{}", nominal.as_millis()));
-        let word = hash.iter().take(8).fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+        let word = hash
+            .iter()
+            .take(8)
+            .fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
         nominal + Duration::from_millis(word % (jitter + 1))
     }
 }
@@ -89,14 +95,22 @@ mod tests {
     use super::*;
 
     fn every(period: Duration) -> Schedule {
-        Schedule { trigger: Trigger::Every { period }, starts: None, ends: None, jitter: Duration::ZERO }
+        Schedule {
+            trigger: Trigger::Every { period },
+            starts: None,
+            ends: None,
+            jitter: Duration::ZERO,
+        }
     }
 
     #[test]
     fn a_period_is_aligned_to_the_epoch() {
         let schedule = every(Duration::from_secs(300));
         let after: Timestamp = "2026-11-29T01:02:03.004Z".parse().expect("time");
-        assert_eq!(schedule.next_after(after).expect("next").to_string(), "2026-11-29T01:05:00Z");
+        assert_eq!(
+            schedule.next_after(after).expect("next").to_string(),
+            "2026-11-29T01:05:00Z"
+        );
     }
 
     #[test]
@@ -106,7 +120,10 @@ mod tests {
         schedule.starts = Some(at("2026-01-01T00:00:00Z"));
         schedule.ends = Some(at("2026-01-01T00:01:00Z"));
         assert_eq!(schedule.next_after(Timestamp::EPOCH), schedule.starts);
-        assert_eq!(schedule.next_after(at("2026-01-01T00:00:00Z")), schedule.ends);
+        assert_eq!(
+            schedule.next_after(at("2026-01-01T00:00:00Z")),
+            schedule.ends
+        );
         assert_eq!(schedule.next_after(at("2026-01-01T00:01:00Z")), None);
     }
 

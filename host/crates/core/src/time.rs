@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 /// The store's clock and every nominal time use this unit, so that one number means one instant in
 /// Redis, in SQLite and in every pod. Serialised as that number. The range is the one that both an
 /// RFC 3339 year and a Lua double hold exactly: years 1970 to 9999.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
@@ -41,7 +43,9 @@ impl Timestamp {
     /// As a `chrono` instant.
     #[must_use]
     pub fn to_datetime(self) -> DateTime<Utc> {
-        Utc.timestamp_millis_opt(self.0).single().unwrap_or(DateTime::UNIX_EPOCH)
+        Utc.timestamp_millis_opt(self.0)
+            .single()
+            .unwrap_or(DateTime::UNIX_EPOCH)
     }
 
     /// The time that passed since `earlier`; zero if it lies later.
@@ -80,7 +84,11 @@ impl Sub<Duration> for Timestamp {
 impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC; milliseconds only where there are some.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = if self.0 % 1000 == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
+        let form = if self.0 % 1000 == 0 {
+            SecondsFormat::Secs
+        } else {
+            SecondsFormat::Millis
+        };
         f.write_str(&self.to_datetime().to_rfc3339_opts(form, true))
     }
 }
@@ -100,10 +108,16 @@ impl FromStr for Timestamp {
     /// # Errors
     /// When the text is not such a time or lies outside the years 1970 to 9999.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refuse = || TimestampError { found: text.chars().take(64).collect() };
+        let refuse = || TimestampError {
+            found: text.chars().take(64).collect(),
+        };
         let at = DateTime::parse_from_rfc3339(text).map_err(|_| refuse())?;
         let millis = at.timestamp_millis();
-        if (0..=MAX_MILLIS).contains(&millis) { Ok(Timestamp(millis)) } else { Err(refuse()) }
+        if (0..=MAX_MILLIS).contains(&millis) {
+            Ok(Timestamp(millis))
+        } else {
+            Err(refuse())
+        }
     }
 }
 
@@ -113,7 +127,11 @@ mod tests {
 
     #[test]
     fn text_and_number_agree() {
-        for text in ["2026-11-29T01:00:00Z", "1970-01-01T00:00:00.001Z", "9999-12-31T23:59:59.999Z"] {
+        for text in [
+            "2026-11-29T01:00:00Z",
+            "1970-01-01T00:00:00.001Z",
+            "9999-12-31T23:59:59.999Z",
+        ] {
             let at: Timestamp = text.parse().expect("a time");
             assert_eq!(at.to_string(), text);
             assert_eq!(Timestamp::from_millis(at.as_millis()), at);

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{DefinitionHash, Delivery, Digest, Fence, JobName, PluginName, PodAddress, PodRef, RunId, SessionId, Term};
+use crate::ids::{
+    DefinitionHash, Delivery, Digest, Fence, JobName, PluginName, PodAddress, PodRef, RunId,
+    SessionId, Term,
+};
 use crate::job::StoredDefinition;
 use crate::run::Progress;
 use crate::task::Task;
@@ -86,7 +89,13 @@ impl Pod {
     /// that a store clock that stepped back keeps nobody alive for long.
     #[must_use]
     pub fn is_active(&self, now: Timestamp, window: Duration) -> bool {
-        let age = |beat: Timestamp| if beat > now { window / 2 } else { now.since(beat) };
+        let age = |beat: Timestamp| {
+            if beat > now {
+                window / 2
+            } else {
+                now.since(beat)
+            }
+        };
         self.session.is_some() && self.heartbeat.is_some_and(|beat| age(beat) < window)
     }
 }

@@ -9,9 +9,9 @@ use std::fmt;
 
 use chrono::{Datelike, NaiveDate};
 
+use super::FIRST_YEAR;
 use super::field::Special;
 use super::times::next_bit;
-use super::{FIRST_YEAR, LAST_YEAR};
 
 /// Days from 1 January of year 1 (which is day 1) to 1 January 1970.
 const EPOCH_FROM_CE: i64 = 719_163;
@@ -41,12 +41,6 @@ pub(super) struct Years([u64; 4]);
 
 impl Years {
     pub(super) const EMPTY: Self = Self([0; 4]);
-
-    pub(super) fn all() -> Self {
-        let mut years = Self::EMPTY;
-        (FIRST_YEAR..=LAST_YEAR).for_each(|year| years.insert(year));
-        years
-    }
 
     pub(super) fn insert(&mut self, year: u32) {
         if let Some(bit) = year.checked_sub(FIRST_YEAR)
@@ -114,7 +108,10 @@ impl Shape {
             4 | 6 | 9 | 11 => 30,
             _ => 31,
         };
-        Some(Self { length, first_weekday: first.weekday().num_days_from_sunday() })
+        Some(Self {
+            length,
+            first_weekday: first.weekday().num_days_from_sunday(),
+        })
     }
 
     /// Bits 1 to `length`.
@@ -176,7 +173,9 @@ impl MonthDays {
             mask |= shape.nearest_weekday(day).map_or(0, |day| 1 << day);
         }
         if self.last_weekday {
-            mask |= shape.nearest_weekday(shape.length).map_or(0, |day| 1 << day);
+            mask |= shape
+                .nearest_weekday(shape.length)
+                .map_or(0, |day| 1 << day);
         }
         mask & shape.all_days()
     }
@@ -204,12 +203,19 @@ impl WeekDays {
         for (week, days) in (0u32..).zip(self.nth) {
             // The fifth such day may lie beyond the month, even beyond the word.
             for weekday in bits(days) {
-                mask |= 1u32.checked_shl(shape.first(weekday) + week * 7).unwrap_or(0);
+                mask |= 1u32
+                    .checked_shl(shape.first(weekday) + week * 7)
+                    .unwrap_or(0);
             }
         }
         for weekday in bits(self.last) {
             let first = shape.first(weekday);
-            mask |= 1 << if first + 28 <= shape.length { first + 28 } else { first + 21 };
+            mask |= 1
+                << if first + 28 <= shape.length {
+                    first + 28
+                } else {
+                    first + 21
+                };
         }
         mask & shape.all_days()
     }
@@ -217,7 +223,9 @@ impl WeekDays {
 
 impl Days {
     fn mask(&self, year: u32, month: u32) -> u32 {
-        let Some(shape) = Shape::of(year, month) else { return 0 };
+        let Some(shape) = Shape::of(year, month) else {
+            return 0;
+        };
         let (in_month, in_week) = (self.month_days.mask(shape), self.week_days.mask(shape));
         match self.rule {
             DayRule::Both => in_month & in_week,
@@ -226,14 +234,18 @@ impl Days {
     }
 
     /// The first matching date that is not before `from`, both in days since 1970-01-01; `None`
-    /// when there is none up to the end of [`LAST_YEAR`]. `steps` grows by the months examined.
+    /// when there is none up to the end of
+    /// [`super::LAST_YEAR`]. `steps` grows by the months examined.
     pub(super) fn at_or_after(&self, from: i64, steps: &mut u32) -> Option<i64> {
         let from = i32::try_from(from + EPOCH_FROM_CE).ok()?;
         let from = NaiveDate::from_num_days_from_ce_opt(from)?;
         let start_year = u32::try_from(from.year()).unwrap_or(0);
         let mut year = self.years.at_or_after(start_year)?;
-        let (mut month, mut day) =
-            if year == start_year { (from.month(), from.day()) } else { (1, 1) };
+        let (mut month, mut day) = if year == start_year {
+            (from.month(), from.day())
+        } else {
+            (1, 1)
+        };
         loop {
             while let Some(candidate) = next_bit(self.months, month) {
                 if candidate != month {
@@ -254,15 +266,28 @@ impl Days {
 
 #[cfg(test)]
 mod tests {
+    use super::super::LAST_YEAR;
     use super::*;
 
+    fn all_years() -> Years {
+        let mut years = Years::EMPTY;
+        (FIRST_YEAR..=LAST_YEAR).for_each(|year| years.insert(year));
+        years
+    }
+
     #[test]
-    fn an_impossible_date_ends_after_every_february_was_seen_once() {
+    fn c08_an_impossible_date_ends_after_every_february_was_seen_once() {
         let days = Days {
-            years: Years::all(),
+            years: all_years(),
             months: 1 << 2,
-            month_days: MonthDays { days: 1 << 30, ..MonthDays::default() },
-            week_days: WeekDays { days: 0x7f, ..WeekDays::default() },
+            month_days: MonthDays {
+                days: 1 << 30,
+                ..MonthDays::default()
+            },
+            week_days: WeekDays {
+                days: 0x7f,
+                ..WeekDays::default()
+            },
             rule: DayRule::Both,
         };
         let mut steps = 0;
@@ -272,7 +297,7 @@ mod tests {
 
     #[test]
     fn years_know_their_ends() {
-        let years = Years::all();
+        let years = all_years();
         assert_eq!(years.at_or_after(0), Some(FIRST_YEAR));
         assert_eq!(years.at_or_after(LAST_YEAR), Some(LAST_YEAR));
         assert_eq!(years.at_or_after(LAST_YEAR + 1), None);

@@ -62,6 +62,14 @@ pub enum CronError {
         /// What is wrong, and what is accepted.
         fault: FieldFault,
     },
+    /// The library that reads the checked fields disagrees with our check: a bug of ours.
+    #[error("the field reader refused the cron expression {found:?}: {reason}; please report it")]
+    Reader {
+        /// The expression as written.
+        found: String,
+        /// What the library said.
+        reason: String,
+    },
     /// Every field is right by itself, but no date satisfies them together.
     #[error(
         "the cron expression {found:?} never fires: no date from {first} to {last} satisfies \
@@ -140,9 +148,6 @@ pub enum FieldFault {
          as 5L or FRIL) and d#n (n-th such day, n from 1 to 5, such as MON#1)"
     )]
     DayOfWeekForm,
-    /// The library that reads the checked field disagrees with our check: a bug of ours.
-    #[error("refused by the field reader: {0}; please report this expression")]
-    Reader(String),
 }
 
 /// Why a time zone name was refused.

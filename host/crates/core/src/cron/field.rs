@@ -41,8 +41,9 @@ impl fmt::Display for FieldName {
     }
 }
 
-const MONTHS: [&str; 12] =
-    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 impl FieldName {
@@ -78,7 +79,9 @@ impl FieldName {
             Self::DayOfWeek => (&WEEKDAYS, 0),
             _ => return None,
         };
-        let place = names.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        let place = names
+            .iter()
+            .position(|known| known.eq_ignore_ascii_case(name))?;
         Some(first + u32::try_from(place).ok()?)
     }
 }
@@ -128,18 +131,23 @@ pub(super) struct Field {
 impl Field {
     /// Reads the text of one field: a comma-separated list of elements.
     pub(super) fn parse(name: FieldName, text: &str) -> Result<Self, CronError> {
-        let mut field = Self { leading_star: text.starts_with(['*', '?']), ..Self::default() };
+        let mut field = Self {
+            leading_star: text.starts_with(['*', '?']),
+            ..Self::default()
+        };
         if text == "?" && matches!(name, FieldName::DayOfMonth | FieldName::DayOfWeek) {
             let (low, high) = name.bounds();
             field.spans.push(Span { low, high, step: 1 });
             return Ok(field);
         }
         for element in text.split(',') {
-            field.element(name, element).map_err(|fault| CronError::Field {
-                field: name,
-                found: if element.is_empty() { text } else { element }.to_owned(),
-                fault,
-            })?;
+            field
+                .element(name, element)
+                .map_err(|fault| CronError::Field {
+                    field: name,
+                    found: if element.is_empty() { text } else { element }.to_owned(),
+                    fault,
+                })?;
         }
         Ok(field)
     }
@@ -193,9 +201,17 @@ fn span(name: FieldName, element: &str) -> Result<Span, FieldFault> {
         (low, if step.is_some() { max } else { low })
     };
     if low > high {
-        return Err(FieldFault::Reversed { low, high, hint: reversed_hint(name, high) });
+        return Err(FieldFault::Reversed {
+            low,
+            high,
+            hint: reversed_hint(name, high),
+        });
     }
-    Ok(Span { low, high, step: step.unwrap_or(1) })
+    Ok(Span {
+        low,
+        high,
+        step: step.unwrap_or(1),
+    })
 }
 
 fn reversed_hint(name: FieldName, high: u32) -> &'static str {
@@ -208,7 +224,9 @@ fn reversed_hint(name: FieldName, high: u32) -> &'static str {
 fn parse_step(text: &str) -> Result<u32, FieldFault> {
     number(text)
         .filter(|step| *step > 0)
-        .ok_or_else(|| FieldFault::Step { step: text.to_owned() })
+        .ok_or_else(|| FieldFault::Step {
+            step: text.to_owned(),
+        })
 }
 
 /// A plain decimal number; no sign, no other digits than ASCII ones. `None` also when it does
@@ -222,14 +240,18 @@ fn number(text: &str) -> Option<u32> {
 fn value(name: FieldName, text: &str) -> Result<u32, FieldFault> {
     let (min, max) = name.bounds();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return number(text).filter(|value| (min..=max).contains(value)).ok_or_else(|| {
-            FieldFault::OutOfRange { value: text.to_owned(), accepted: name.accepted() }
-        });
+        return number(text)
+            .filter(|value| (min..=max).contains(value))
+            .ok_or_else(|| FieldFault::OutOfRange {
+                value: text.to_owned(),
+                accepted: name.accepted(),
+            });
     }
-    name.number_of_name(text).ok_or_else(|| FieldFault::NotAValue {
-        value: text.to_owned(),
-        accepted: name.accepted(),
-    })
+    name.number_of_name(text)
+        .ok_or_else(|| FieldFault::NotAValue {
+            value: text.to_owned(),
+            accepted: name.accepted(),
+        })
 }
 
 /// `Ok(None)` when the element holds neither L nor W and so is an ordinary one.
@@ -263,7 +285,9 @@ fn day_of_week_special(element: &str) -> Result<Option<Special>, FieldFault> {
     // 0 and 7 are both Sunday.
     let weekday = |text: &str| value(FieldName::DayOfWeek, text).map(|day| day % 7);
     if let Some((day, n)) = element.split_once('#') {
-        let n = number(n).filter(|n| (1..=5).contains(n)).ok_or(FieldFault::DayOfWeekForm)?;
+        let n = number(n)
+            .filter(|n| (1..=5).contains(n))
+            .ok_or(FieldFault::DayOfWeekForm)?;
         return match weekday(day) {
             Ok(weekday) => Ok(Some(Special::Nth { weekday, n })),
             Err(fault @ FieldFault::OutOfRange { .. }) => Err(fault),

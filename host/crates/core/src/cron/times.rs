@@ -11,7 +11,11 @@ pub(super) struct Times {
 impl Times {
     /// The earliest time of the day, in seconds since its midnight.
     pub(super) fn first(self) -> i64 {
-        seconds_of(lowest(self.hours), lowest(self.minutes), lowest(self.seconds))
+        seconds_of(
+            lowest(self.hours),
+            lowest(self.minutes),
+            lowest(self.seconds),
+        )
     }
 
     /// The earliest time of the day that is not before `from`; both in seconds since midnight,

@@ -1,0 +1,219 @@
+//! Which jobs to look at now, without looking at all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::decide::due;
+use crate::ids::JobName;
+use crate::time::Timestamp;
+use crate::view::JobView;
+
+/// Every job of the view, in the order in which they are due.
+///
+/// One look costs what is due, not what exists: with a hundred thousand jobs a tick that fires ten
+/// of them touches ten.
+#[derive(Clone, Debug, Default)]
+pub struct Agenda {
+    jobs: BTreeMap<JobName, (JobView, Option<Timestamp>)>,
+    order: BTreeSet<(Timestamp, JobName)>,
+}
+
+impl Agenda {
+    /// Takes a job's latest view, or its first one. A view with an older cursor than the one known
+    /// was read before our own writes and changes everything but the cursor.
+    pub fn upsert(&mut self, mut view: JobView) {
+        let job = view.job.clone();
+        if let Some((known, _)) = self.jobs.get(&job) {
+            view.cursor = view.cursor.max(known.cursor);
+        }
+        self.place(job, view);
+    }
+
+    /// Forgets a job.
+    pub fn remove(&mut self, job: &JobName) {
+        if let Some((_, Some(at))) = self.jobs.remove(job) {
+            self.order.remove(&(at, job.clone()));
+        }
+    }
+
+    /// Keeps only the jobs that `keep` names: what a complete reading of the view did not show is gone.
+    pub fn retain(&mut self, keep: &BTreeSet<JobName>) {
+        let gone: Vec<JobName> = self
+            .jobs
+            .keys()
+            .filter(|job| !keep.contains(*job))
+            .cloned()
+            .collect();
+        for job in gone {
+            self.remove(&job);
+        }
+    }
+
+    /// Moves a job's cursor forward after the store said where it is.
+    pub fn advance(&mut self, job: &JobName, cursor: Timestamp) {
+        if let Some((view, _)) = self.jobs.get(job)
+            && view.cursor < cursor
+        {
+            let mut view = view.clone();
+            view.cursor = cursor;
+            self.place(job.clone(), view);
+        }
+    }
+
+    /// Puts a due job off until `at`: it waits for something that no firing time tells.
+    pub fn postpone(&mut self, job: &JobName, at: Timestamp) {
+        if let Some((_, slot)) = self.jobs.get_mut(job)
+            && let Some(old) = slot.replace(at)
+        {
+            self.order.remove(&(old, job.clone()));
+            self.order.insert((at, job.clone()));
+        }
+    }
+
+    /// Jobs that are due, earliest first, at most `limit`.
+    #[must_use]
+    pub fn due(&self, now: Timestamp, limit: usize) -> Vec<JobName> {
+        self.order
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .take(limit)
+            .map(|(_, job)| job.clone())
+            .collect()
+    }
+
+    /// When the next job is due.
+    #[must_use]
+    pub fn next(&self) -> Option<Timestamp> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// A job's view.
+    #[must_use]
+    pub fn get(&self, job: &str) -> Option<&JobView> {
+        self.jobs.get(job).map(|(view, _)| view)
+    }
+
+    /// When a job is looked at next.
+    #[must_use]
+    pub fn next_of(&self, job: &str) -> Option<Timestamp> {
+        self.jobs.get(job).and_then(|(_, at)| *at)
+    }
+
+    /// Every job's view, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &JobView> {
+        self.jobs.values().map(|(view, _)| view)
+    }
+
+    /// How many jobs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether there is no job.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    fn place(&mut self, job: JobName, view: JobView) {
+        let at = due::next_due(&view);
+        if let Some((_, Some(old))) = self.jobs.get(&job) {
+            self.order.remove(&(*old, job.clone()));
+        }
+        if let Some(at) = at {
+            self.order.insert((at, job.clone()));
+        }
+        self.jobs.insert(job, (view, at));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::time::Duration;
+
+    use crate::cron::{Cron, Zone};
+    use crate::ids::{JobName, PluginName};
+    use crate::job::{Definition, StoredDefinition};
+    use crate::schedule::{Schedule, Trigger};
+    use crate::time::Timestamp;
+    use crate::view::{JobView, Successes};
+
+    pub(crate) fn definition(expression: &str) -> Definition {
+        let trigger = Trigger::Cron {
+            expression: Cron::parse(expression).expect("cron"),
+            timezone: Zone::UTC,
+        };
+        Definition {
+            plugin: PluginName::new("p").expect("name"),
+            enabled: true,
+            schedule: Schedule {
+                trigger,
+                starts: None,
+                ends: None,
+                jitter: Duration::ZERO,
+            },
+            resumable: true,
+            auto_rerun: false,
+            exclusive: false,
+            timeout: Duration::from_secs(3600),
+            overlap: Default::default(),
+            misfire: Default::default(),
+            retry: Default::default(),
+            pods: Default::default(),
+            digest: None,
+            params: "{}".into(),
+        }
+    }
+
+    pub(crate) fn job_view(name: &str, expression: &str, cursor: Timestamp) -> JobView {
+        let definition = definition(expression);
+        let hash = definition.hash();
+        JobView {
+            job: JobName::new(name).expect("name"),
+            stored: StoredDefinition {
+                definition,
+                hash,
+                since: cursor,
+            },
+            cursor,
+            paused: None,
+            quarantined: None,
+            active: None,
+            waiting: None,
+            successes: Successes::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::job_view;
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        format!("2026-11-29T{text}Z").parse().expect("time")
+    }
+
+    #[test]
+    fn looks_only_at_what_is_due() {
+        let mut agenda = Agenda::default();
+        agenda.upsert(job_view("late", "0 5 * * *", at("01:00:00")));
+        agenda.upsert(job_view("soon", "0 2 * * *", at("01:00:00")));
+        assert_eq!(agenda.next(), Some(at("02:00:00")));
+        assert_eq!(
+            agenda.due(at("02:00:00"), 10),
+            [JobName::new("soon").expect("name")]
+        );
+        let soon = JobName::new("soon").expect("name");
+        agenda.advance(&soon, at("02:00:00"));
+        assert_eq!(agenda.next(), Some(at("05:00:00")));
+    }
+
+    #[test]
+    fn an_older_reading_does_not_move_a_cursor_back() {
+        let mut agenda = Agenda::default();
+        agenda.upsert(job_view("a", "0 * * * *", at("02:00:00")));
+        agenda.upsert(job_view("a", "0 * * * *", at("01:00:00")));
+        assert_eq!(agenda.next(), Some(at("03:00:00")));
+    }
+}

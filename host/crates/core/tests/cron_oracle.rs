@@ -27,7 +27,7 @@ fn listed(field: &str, value: u32, min: u32, max: u32) -> bool {
             None if element.contains('/') => (base.parse().unwrap(), max),
             None => (base.parse().unwrap(), base.parse().unwrap()),
         };
-        (low..=high).contains(&value) && (value - low) % step == 0
+        (low..=high).contains(&value) && (value - low).is_multiple_of(step)
     })
 }
 
@@ -250,9 +250,9 @@ fn changes() -> Vec<(Zone, DateTime<Utc>)> {
             while high - low > 60 {
                 let middle = low + (high - low) / 120 * 60;
                 if offset(middle) == offset(low) {
-                    low = middle
+                    low = middle;
                 } else {
-                    high = middle
+                    high = middle;
                 }
             }
             found.push((zone, instant(high)));
@@ -307,10 +307,10 @@ fn compare(rounds: u32, step: i64, hours: i64) {
 
 #[test]
 fn firings_agree_with_watching_the_clock_minute_by_minute() {
-    compare(1_500, 60, 60);
+    compare(1_000, 60, 60);
 }
 
 #[test]
 fn firings_agree_with_watching_the_clock_second_by_second() {
-    compare(150, 1, 6);
+    compare(100, 1, 6);
 }

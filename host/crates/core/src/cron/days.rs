@@ -44,7 +44,7 @@ impl Years {
 
     pub(super) fn insert(&mut self, year: u32) {
         if let Some(bit) = year.checked_sub(FIRST_YEAR)
-            && let Some(word) = self.0.iter_mut().nth((bit / 64) as usize)
+            && let Some(word) = self.0.get_mut((bit / 64) as usize)
         {
             *word |= 1 << (bit % 64);
         }
@@ -185,7 +185,7 @@ impl WeekDays {
     pub(super) fn add(&mut self, special: Special) {
         match special {
             Special::Nth { weekday, n } => {
-                if let Some(days) = self.nth.iter_mut().nth(n.saturating_sub(1) as usize) {
+                if let Some(days) = self.nth.get_mut(n.saturating_sub(1) as usize) {
                     *days |= 1 << weekday.min(31);
                 }
             }

@@ -175,7 +175,8 @@ mod tests {
             let mut last_change = i64::MIN / 2;
             let mut before = zone.offset_at(FIRST_INSTANT);
             // Up to 2040: the rules after that repeat.
-            for at in (FIRST_INSTANT..2_208_988_800).step_by(PROBE.unsigned_abs() as usize) {
+            for probe in FIRST_INSTANT / PROBE..2_208_988_800 / PROBE {
+                let at = probe * PROBE;
                 let after = zone.offset_at(at);
                 if after != before {
                     assert!(

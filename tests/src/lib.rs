@@ -1,1 +1,3 @@
-//! tests
+//! Helpers that the tests share.
+
+pub mod servers;

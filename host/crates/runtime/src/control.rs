@@ -134,15 +134,14 @@ impl AttemptControl {
     /// answer that arrives late never shortens what a newer one gave. A deadline that has passed is
     /// not revived for an attempt that already ended by it.
     pub fn extend_lease(&self, until: u64) {
-        // The first extension replaces "no deadline".
-        let moved = self
+        let before = self
             .shared
             .lease
-            .try_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
                 (now == u64::MAX || until > now).then_some(until)
-            })
-            .is_ok();
-        if moved {
+            });
+        // Whoever waits looks again when the old deadline comes; only without one must it be woken.
+        if before == Ok(u64::MAX) {
             self.shared.changed.notify_waiters();
         }
     }

@@ -6,6 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 use wasmcron_core::ids::Digest;
 
+use crate::bindings::JobPre;
+use crate::params::ParameterSchema;
+use crate::sandbox::Sandbox;
+
 /// A plugin that may be executed. Cheap to share; attempts hold it until they end.
 pub struct Plugin {
     pub(crate) name: String,
@@ -15,7 +19,10 @@ pub struct Plugin {
     pub(crate) origin: CodeOrigin,
     pub(crate) compile_time: Duration,
     pub(crate) load_time: Duration,
-    pub(crate) migrate: bool,
+    pub(crate) memory_minimum: u64,
+    pub(crate) pre: JobPre<Sandbox>,
+    pub(crate) migrate: Option<wasmtime::component::ComponentExportIndex>,
+    pub(crate) schema: ParameterSchema,
 }
 
 /// Where a plugin's machine code came from.
@@ -106,10 +113,17 @@ impl Plugin {
         self.load_time
     }
 
+    /// The largest memory that it starts with, in bytes: a job with a lower `limits.memory` can
+    /// never run it.
+    #[must_use]
+    pub fn memory_minimum(&self) -> u64 {
+        self.memory_minimum
+    }
+
     /// Whether it exports `migrate`, so that it can read checkpoints of other formats.
     #[must_use]
     pub fn supports_migration(&self) -> bool {
-        self.migrate
+        self.migrate.is_some()
     }
 
     /// Checks a job's parameters against the plugin's schema.
@@ -118,8 +132,7 @@ impl Plugin {
     ///
     /// One sentence for each fault (the first ten): JSON pointer, found, accepted.
     pub fn check_parameters(&self, parameters: &serde_json::Value) -> Result<(), Vec<String>> {
-        let _ = parameters;
-        todo!()
+        self.schema.check(parameters)
     }
 }
 

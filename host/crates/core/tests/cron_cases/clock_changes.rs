@@ -44,6 +44,14 @@ fn c02_several_times_inside_one_gap_are_one_firing() {
         matches!(firing.note, Some(Shift::Merged { count: 4, .. })),
         "{firing:?}"
     );
+    // A job at the gap's end alone is where it always is.
+    let regular = cron("0 3 * * *")
+        .next_after(at("2025-03-09T00:00:00-05:00"), zone("America/New_York"))
+        .unwrap();
+    assert_eq!(
+        (regular.at, regular.note),
+        (at("2025-03-09T07:00:00Z"), None)
+    );
     // A start within the last second before the gap's end, and one at it.
     let twenty = "2025-03-09T07:20:00Z";
     fires(
@@ -81,6 +89,20 @@ fn c03_a_repeated_time_fires_in_the_first_pass_only() {
     let mut firings = job.iter_after(at(start), zone("America/New_York"));
     assert_eq!(firings.next().unwrap().note, Some(Shift::FirstPass));
     assert_eq!(firings.next().unwrap().note, None);
+    let note = |text| {
+        cron(text)
+            .next_after(at(start), zone("America/New_York"))
+            .unwrap()
+            .note
+    };
+    assert_eq!(note("0 1 * * *"), Some(Shift::FirstPass));
+    assert_eq!(note("59 0 2 11 *"), None);
+    assert_eq!(note("0 2 2 11 *"), None);
+    assert_eq!(
+        note("*/10 1 2 11 *"),
+        None,
+        "a wildcard job fires in both passes"
+    );
 }
 
 #[test]
@@ -250,6 +272,18 @@ fn c15_a_change_of_three_hours_is_caught_up_and_a_skipped_date_is_not() {
             "2011-12-29T22:00:00Z",
             "2011-12-30T10:00:00Z",
             "2011-12-30T22:00:00Z",
+        ],
+    );
+    // Vostok went back from +07 to +00 at midnight of 1 February 1994. Seven hours are no
+    // overlap but a new reckoning, so the evening comes again.
+    fires(
+        "0 20 * * *",
+        "Antarctica/Vostok",
+        "1994-01-31T00:00:00+07:00",
+        &[
+            "1994-01-31T13:00:00Z",
+            "1994-01-31T20:00:00Z",
+            "1994-02-01T20:00:00Z",
         ],
     );
     // The one date that a year field asks for may be the one that the zone skipped.

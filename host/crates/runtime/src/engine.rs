@@ -152,6 +152,11 @@ impl Runtime {
             .unwrap_or_else(|why| Err(MigrateError::Failed(why)))
     }
 
+    /// Largest plugin file, in bytes.
+    pub(crate) fn plugin_max(&self) -> u64 {
+        self.shared.config.plugin_max
+    }
+
     /// Runs a future on the guest threads; it ends when the caller's future is dropped.
     async fn spawn<T: Send + 'static>(
         &self,

@@ -181,6 +181,12 @@ pub enum LoadStage {
 }
 
 impl LoadError {
+    /// Whether the pod failed rather than the plugin, so that the same bytes may load later.
+    #[must_use]
+    pub fn is_pods_fault(&self) -> bool {
+        matches!(self.stage, LoadStage::Read | LoadStage::Pod)
+    }
+
     pub(crate) fn new(plugin: &str, stage: LoadStage, message: impl Into<String>) -> Self {
         Self {
             plugin: plugin.to_owned(),

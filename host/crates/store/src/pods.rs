@@ -20,6 +20,9 @@ pub enum Standing {
     },
     /// A later session took the address: the caller must end itself.
     Superseded,
+    /// The store knows no session of this address, as it came back empty or the pod was silent for
+    /// ten windows: register again. Never an answer to `register`.
+    Unknown,
 }
 
 /// Answer to `forget`.

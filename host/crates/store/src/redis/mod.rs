@@ -1,1 +1,83 @@
-//! redis
+//! The store over one Redis (6.2 or newer) or Valkey primary.
+//!
+//! Every verb is one Lua script (`lua/`), so it happens whole or not at all as far as other clients
+//! can see. A script that fails half-way is not rolled back: each checks types and sizes first and
+//! then writes in an order in which a repeat mends what is missing.
+
+mod codec;
+mod connect;
+mod control;
+mod errors;
+mod info;
+mod inspect;
+pub mod keys;
+mod leadership;
+mod pods;
+mod queue;
+mod recovery;
+mod runs;
+mod schedules;
+mod script;
+
+use std::fmt;
+use std::sync::Arc;
+
+use redis::Value;
+
+use codec::Answer;
+use connect::Connection;
+use keys::Keys;
+use script::{Call, Scripts};
+
+use crate::error::Result;
+
+pub use connect::RedisOptions;
+pub use info::ServerInfo;
+
+/// The coordination store over Redis. Cheap to clone; clones share a connection.
+#[derive(Clone)]
+pub struct RedisStore {
+    connection: Connection,
+    keys: Keys,
+    scripts: Arc<Scripts>,
+    options: Arc<RedisOptions>,
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// How this store spells its keys: for tools and messages.
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer> {
+        let verb = call.verb.name();
+        Answer::new(
+            verb,
+            call.run(&self.scripts, &self.connection, &self.keys)
+                .await?,
+        )
+    }
+
+    async fn command(&self, verb: &'static str, cmd: &redis::Cmd) -> Result<Value> {
+        self.connection
+            .send(cmd)
+            .await
+            .map_err(|error| errors::map(verb, &error))
+    }
+
+    async fn pipeline(&self, verb: &'static str, pipe: &redis::Pipeline) -> Result<Vec<Value>> {
+        self.connection
+            .send_all(pipe)
+            .await
+            .map_err(|error| errors::map(verb, &error))
+    }
+}

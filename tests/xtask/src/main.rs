@@ -1,12 +1,19 @@
-//! Developer commands: `cargo xtask setup|build-guests`.
+//! Developer commands: `cargo xtask setup|build-guests|demo|test`.
 //!
 //! Each command is a module with an `Args` and a `run`; add one and name it in [`Command`].
 
-#![allow(clippy::print_stdout, reason = "a command line program speaks on standard output")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line program speaks on standard output"
+)]
 
+mod build;
+mod demo;
 mod guests;
 mod host;
 mod setup;
+mod test;
 
 use std::process::ExitCode;
 
@@ -25,12 +32,18 @@ enum Command {
     Setup(setup::Args),
     /// Builds plugins and test guests as components.
     BuildGuests(guests::Args),
+    /// Shows the main job end to end: fired by cron, killed, resumed elsewhere, hot-swapped.
+    Demo(demo::Args),
+    /// Checks format, lints and licences, and passes every test.
+    Test(test::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::BuildGuests(args) => guests::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,139 @@
+//! The attempts this pod executes or is about to, and what it may take besides.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use wasmcron_core::decide::claim::Local;
+use wasmcron_core::ids::RunId;
+use wasmcron_runtime::AttemptControl;
+use wasmcron_store::queue::Taken;
+use wasmcron_store::runs::AttemptRef;
+
+/// One executing attempt.
+#[derive(Clone, Debug)]
+pub struct Executing {
+    /// Its names.
+    pub attempt: AttemptRef,
+    /// The hold on it.
+    pub control: AttemptControl,
+    /// Who asked for its end, once somebody did.
+    pub cancelled_by: Arc<Mutex<Option<String>>>,
+}
+
+/// The table of what this pod has in hand.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    executing: HashMap<RunId, Executing>,
+    in_hand: HashSet<Taken>,
+    exclusive: Option<RunId>,
+    draining: bool,
+}
+
+impl Attempts {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics while it is held; a poisoned table is still a consistent one.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a taken entry; false if it is in hand already.
+    pub fn take_in_hand(&self, taken: &Taken) -> bool {
+        self.lock().in_hand.insert(taken.clone())
+    }
+
+    /// Lets go of an entry that was settled.
+    pub fn settle(&self, taken: &Taken) {
+        self.lock().in_hand.remove(taken);
+        self.changed.notify_waiters();
+    }
+
+    /// Entries in hand.
+    #[must_use]
+    pub fn in_hand(&self) -> usize {
+        self.lock().in_hand.len()
+    }
+
+    /// Notes an attempt that begins.
+    pub fn begin(&self, executing: Executing) {
+        self.lock().executing.insert(executing.attempt.run.clone(), executing);
+    }
+
+    /// Forgets an attempt whose `finish` was answered.
+    pub fn end(&self, attempt: &AttemptRef) {
+        let mut inner = self.lock();
+        if inner.executing.get(&attempt.run).is_some_and(|known| known.attempt == *attempt) {
+            inner.executing.remove(&attempt.run);
+        }
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
+    /// All executing attempts.
+    #[must_use]
+    pub fn executing(&self) -> Vec<Executing> {
+        self.lock().executing.values().cloned().collect()
+    }
+
+    /// How many execute.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.lock().executing.len()
+    }
+
+    /// Reserves the pod for a run; false if another run has it.
+    pub fn reserve(&self, run: &RunId) -> bool {
+        let mut inner = self.lock();
+        if inner.exclusive.as_ref().is_some_and(|holder| holder != run) {
+            return false;
+        }
+        inner.exclusive = Some(run.clone());
+        drop(inner);
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// Ends a reservation.
+    pub fn release(&self, run: &RunId) {
+        let mut inner = self.lock();
+        if inner.exclusive.as_ref() == Some(run) {
+            inner.exclusive = None;
+        }
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
+    /// Marks the pod as leaving.
+    pub fn drain(&self) {
+        self.lock().draining = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Whether the pod leaves.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.lock().draining
+    }
+
+    /// What decisions need to know.
+    #[must_use]
+    pub fn local(&self, capacity: u32) -> Local {
+        let inner = self.lock();
+        Local {
+            capacity,
+            running: u32::try_from(inner.executing.len()).unwrap_or(u32::MAX),
+            exclusive: inner.exclusive.clone(),
+            draining: inner.draining,
+        }
+    }
+
+    /// Waits for the next change, from the moment this future is created.
+    pub fn changed(&self) -> impl Future<Output = ()> + '_ {
+        self.changed.notified()
+    }
+}

@@ -1,0 +1,128 @@
+//! Puts the definitions in force that the live pods agree on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wasmcron_core::decide::agenda::Agenda;
+use wasmcron_core::decide::definition::{Reconcile, reconcile};
+use wasmcron_core::decide::due;
+use wasmcron_core::ids::{DefinitionHash, JobName};
+use wasmcron_core::job::StoredDefinition;
+use wasmcron_core::view::{JobReport, JobView, Pod as PodView, Successes};
+use wasmcron_store::StoreError;
+use wasmcron_store::leadership::TermRef;
+use wasmcron_store::schedule::Opened;
+
+use super::pod::Pod;
+use super::scheduler::Step;
+
+/// What the leader knows about which definition rules where.
+#[derive(Default)]
+pub struct Definitions {
+    reports: BTreeMap<JobName, Vec<JobReport>>,
+    dirty: bool,
+    pending: BTreeMap<JobName, (Option<DefinitionHash>, StoredDefinition)>,
+    disagreeing: BTreeSet<JobName>,
+}
+
+impl Definitions {
+    /// Takes the reports of the live pods.
+    pub fn heard(&mut self, live: &[PodView]) {
+        let mut reports: BTreeMap<JobName, Vec<JobReport>> = BTreeMap::new();
+        for report in live.iter().filter_map(|pod| pod.report.as_ref()) {
+            for (job, seen) in &report.jobs {
+                reports.entry(job.clone()).or_default().push(seen.clone());
+            }
+        }
+        if reports != self.reports {
+            self.reports = reports;
+            self.dirty = true;
+        }
+    }
+
+    /// The view was read anew.
+    pub fn look_again(&mut self) {
+        self.dirty = true;
+    }
+
+    /// Up to when the stored definition of a job decides, if another waits to rule from then on.
+    #[must_use]
+    pub fn ends(&self, job: &JobName) -> Option<wasmcron_core::time::Timestamp> {
+        self.pending.get(job).map(|(_, stored)| stored.since)
+    }
+
+    /// Whether some live pod has the job.
+    #[must_use]
+    pub fn is_held(&self, job: &JobName) -> bool {
+        self.reports.contains_key(job)
+    }
+
+    /// Compares what is stored with what pods report, and opens what may be opened.
+    ///
+    /// # Errors
+    /// When the store does not answer; what was not opened is tried again.
+    pub async fn step(&mut self, pod: &Pod, agenda: &mut Agenda, term: &TermRef) -> Result<Step, StoreError> {
+        if self.dirty {
+            self.compare(pod, agenda);
+            self.dirty = false;
+        }
+        let mut step = Step::Done;
+        for (job, (was, stored)) in self.pending.clone() {
+            // What the old definition made due before the new one rules is decided first.
+            let owes = agenda.get(job.as_str()).and_then(due::next_due).is_some_and(|at| at <= stored.since);
+            if owes {
+                continue;
+            }
+            match pod.store.open(term, &job, was.as_ref(), &stored).await? {
+                Opened::Opened { cursor } => {
+                    tracing::info!(%job, %cursor, enabled = stored.definition.enabled, "job.opened");
+                    pod.metrics.event("job.opened");
+                    agenda.upsert(opened(agenda.get(job.as_str()), &job, stored, cursor));
+                    step = Step::More;
+                }
+                Opened::Changed => self.dirty = true,
+                Opened::NotLeader => return Ok(Step::NotLeader),
+            }
+            self.pending.remove(&job);
+        }
+        Ok(step)
+    }
+
+    fn compare(&mut self, pod: &Pod, agenda: &Agenda) {
+        let mine = pod.jobs.all();
+        self.pending.clear();
+        for (job, reports) in &self.reports {
+            let reports: Vec<&JobReport> = reports.iter().collect();
+            let stored = agenda.get(job.as_str()).map(|view| &view.stored);
+            let definition = mine.get(job).map(|known| &known.job.definition);
+            match reconcile(stored, definition, &reports) {
+                Reconcile::Open { was, stored } => {
+                    self.pending.insert(job.clone(), (was, *stored));
+                }
+                Reconcile::Disagree { definitions } => {
+                    if self.disagreeing.insert(job.clone()) {
+                        tracing::warn!(%job, definitions, "pods hold different definitions of a job; the stored one rules until they agree");
+                    }
+                    continue;
+                }
+                Reconcile::InForce | Reconcile::Orphaned | Reconcile::NotOurs => {}
+            }
+            self.disagreeing.remove(job);
+        }
+    }
+}
+
+fn opened(known: Option<&JobView>, job: &JobName, stored: StoredDefinition, cursor: wasmcron_core::time::Timestamp) -> JobView {
+    let mut view = known.cloned().unwrap_or_else(|| JobView {
+        job: job.clone(),
+        stored: stored.clone(),
+        cursor,
+        paused: None,
+        quarantined: None,
+        active: None,
+        waiting: None,
+        successes: Successes::default(),
+    });
+    view.stored = stored;
+    view.cursor = cursor;
+    view
+}

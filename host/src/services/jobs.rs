@@ -1,0 +1,75 @@
+//! The job definitions this pod has read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::watch;
+use wasmcron_core::ids::JobName;
+use wasmcron_core::job::Job;
+use wasmcron_core::time::Timestamp;
+use wasmcron_core::view::JobReport;
+
+/// A job this pod serves.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The definition.
+    pub job: Arc<Job>,
+    /// What the pod reports of it.
+    pub report: JobReport,
+}
+
+/// The book of jobs: written by the reloader, read by everybody.
+#[derive(Debug)]
+pub struct JobBook {
+    jobs: RwLock<Arc<BTreeMap<JobName, Known>>>,
+    version: watch::Sender<u64>,
+}
+
+impl Default for JobBook {
+    fn default() -> Self {
+        JobBook { jobs: RwLock::default(), version: watch::Sender::new(0) }
+    }
+}
+
+impl JobBook {
+    /// All jobs as they are now.
+    #[must_use]
+    pub fn all(&self) -> Arc<BTreeMap<JobName, Known>> {
+        self.jobs.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One job.
+    #[must_use]
+    pub fn get(&self, job: &JobName) -> Option<Known> {
+        self.all().get(job).cloned()
+    }
+
+    /// Replaces all jobs. A job whose definition stays the same keeps the time since when it is
+    /// reported; true if anything changed.
+    pub fn replace(&self, jobs: impl IntoIterator<Item = Arc<Job>>, now: Timestamp) -> bool {
+        let before = self.all();
+        let after: BTreeMap<JobName, Known> = jobs
+            .into_iter()
+            .map(|job| {
+                let hash = job.definition.hash();
+                let since = before.get(&job.name).filter(|known| known.report.hash == hash);
+                let since = since.map_or(now, |known| known.report.since);
+                (job.name.clone(), Known { report: JobReport { hash, since }, job })
+            })
+            .collect();
+        let same = before.len() == after.len()
+            && before.iter().zip(&after).all(|((a, x), (b, y))| a == b && *x.job == *y.job);
+        if same {
+            return false;
+        }
+        *self.jobs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
+        self.version.send_modify(|version| *version += 1);
+        true
+    }
+
+    /// Grows with every change.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+}

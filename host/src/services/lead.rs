@@ -1,0 +1,69 @@
+//! Whether this pod leads, as every loop of it sees the same way.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use wasmcron_core::decide::elect::{self, Part};
+use wasmcron_core::ids::PodRef;
+use wasmcron_store::leadership::TermRef;
+
+use super::clock::boot;
+
+/// The elector's end: it alone says what part the pod plays.
+#[derive(Debug)]
+pub struct LeadSetter(watch::Sender<Part>);
+
+/// What the other loops see. A term is only handed out while the lease lasts by this pod's clock;
+/// the store refuses what is written with one that ended.
+#[derive(Clone, Debug)]
+pub struct Lead {
+    me: PodRef,
+    part: watch::Receiver<Part>,
+}
+
+/// Both ends; the pod begins as a follower that campaigns at once.
+#[must_use]
+pub fn channel(me: PodRef) -> (LeadSetter, Lead) {
+    let (sender, part) = watch::channel(Part::Follower { campaign_at: Duration::ZERO });
+    (LeadSetter(sender), Lead { me, part })
+}
+
+impl LeadSetter {
+    /// Says what part the pod plays from now on.
+    pub fn set(&self, part: Part) {
+        self.0.send_if_modified(|known| {
+            let changed = *known != part;
+            *known = part;
+            changed
+        });
+    }
+}
+
+impl Lead {
+    /// The pod's claim, if it leads now.
+    #[must_use]
+    pub fn term(&self) -> Option<TermRef> {
+        let term = elect::term(*self.part.borrow(), boot())?;
+        Some(TermRef { pod: self.me.clone(), term })
+    }
+
+    /// Waits until the pod leads.
+    pub async fn wait(&mut self) -> TermRef {
+        loop {
+            if let Some(term) = self.term() {
+                return term;
+            }
+            if self.part.changed().await.is_err() {
+                // The elector is gone, so this pod will never lead again.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits for the next change of the pod's part.
+    pub async fn changed(&mut self) {
+        if self.part.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Says that the pod lives and extends its attempts' locks, on an OS thread of its own: neither a
+//! busy guest nor a long reading of the store may make it late.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tokio::time::Instant;
+use wasmcron_runtime::{StopReason, Why};
+use wasmcron_store::pods::Standing;
+use wasmcron_store::runs::{EXTEND_MAX, Extension};
+use wasmcron_store::Store;
+
+use super::attempts::Executing;
+use super::clock::boot;
+use super::outage::Outage;
+use super::pod::Pod;
+
+/// After a failed request the next one comes this soon.
+pub const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// Starts the thread. `connect` makes a store whose connections live on it.
+///
+/// # Errors
+/// When the thread or its runtime cannot be created.
+pub fn spawn<C, F>(pod: Arc<Pod>, connect: C) -> Result<std::thread::JoinHandle<()>>
+where
+    C: FnOnce() -> F + Send + 'static,
+    F: Future<Output = wasmcron_store::Result<Arc<dyn Store>>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot create the lease runtime")?;
+    std::thread::Builder::new()
+        .name("lease".into())
+        .spawn(move || {
+            runtime.block_on(async {
+                match connect().await {
+                    Ok(store) => run(&pod, &*store).await,
+                    Err(error) => pod.die(super::pod::Fatal::LoopEnded("lease", error.to_string())),
+                }
+            });
+        })
+        .context("cannot start the lease thread")
+}
+
+async fn run(pod: &Pod, store: &dyn Store) {
+    let beat_every = pod.settings.subscribers.heartbeat.get();
+    let extend_every = pod.settings.lock.renewal.get();
+    let (beats, extensions) = (Outage::new("heartbeat"), Outage::new("extend"));
+    let mut next_beat = Instant::now();
+    let mut next_extend = Instant::now();
+    loop {
+        tokio::select! {
+            () = pod.stopped.cancelled() => return,
+            () = tokio::time::sleep_until(next_beat) => {}
+            () = pod.beat_now.notified() => next_beat = Instant::now(),
+            () = tokio::time::sleep_until(next_extend) => {}
+            () = pod.extend_now.notified() => next_extend = Instant::now(),
+        }
+        // Locks first: a late heartbeat costs a place in the round, a late extension an attempt.
+        if next_extend <= Instant::now() {
+            let answered = extend(pod, store, &extensions).await;
+            next_extend = Instant::now() + if answered { extend_every } else { RETRY_EVERY.min(extend_every) };
+        }
+        if next_beat <= Instant::now() {
+            let answered = beat(pod, store, &beats).await;
+            next_beat = Instant::now() + if answered { beat_every } else { RETRY_EVERY.min(beat_every) };
+        }
+    }
+}
+
+async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
+    if pod.leaving.is_cancelled() {
+        return true;
+    }
+    let sent = boot();
+    match store.heartbeat(&pod.me, &pod.load(), pod.settings.subscribers.window.get()).await {
+        Ok(Standing::Current { now }) => {
+            outage.answered();
+            pod.clock.measure(sent, now);
+            pod.last_beat.store(wasmcron_runtime::boot_millis(), Ordering::Relaxed);
+            let seconds = Duration::from_millis(pod.clock.offset_millis().unsigned_abs()).as_secs_f64();
+            let sign = if pod.clock.offset_millis() < 0 { -1.0 } else { 1.0 };
+            pod.metrics.clock_offset.set(seconds * sign);
+            true
+        }
+        Ok(Standing::Superseded) => {
+            pod.superseded();
+            true
+        }
+        Ok(Standing::Unknown) => register_again(pod, store).await,
+        Err(error) => {
+            outage.failed(&error, &pod.metrics);
+            false
+        }
+    }
+}
+
+/// The store came back empty, or forgot a pod that was silent for long. False: beat again at once.
+async fn register_again(pod: &Pod, store: &dyn Store) -> bool {
+    match store.register(&pod.me, pod.started, &pod.report()).await {
+        Ok(Standing::Superseded) => pod.superseded(),
+        Ok(_) => tracing::warn!("the store did not know this pod any more; it is registered again"),
+        Err(error) => tracing::warn!(%error, "the store did not know this pod any more"),
+    }
+    false
+}
+
+async fn extend(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
+    let executing = pod.attempts.executing();
+    let mut answered = true;
+    for batch in executing.chunks(EXTEND_MAX) {
+        let names: Vec<_> = batch.iter().map(|one| one.attempt.clone()).collect();
+        let sent = boot();
+        match store.extend(&pod.me, &names, pod.settings.lock.ttl.get()).await {
+            Ok(answers) => {
+                outage.answered();
+                for (one, answer) in batch.iter().zip(answers) {
+                    apply(pod, one, &answer, sent);
+                }
+            }
+            Err(error) => {
+                // Says nothing of the locks: guests go on until their own deadlines, which come
+                // before the locks can end.
+                answered = false;
+                outage.failed(&error, &pod.metrics);
+            }
+        }
+    }
+    answered
+}
+
+fn apply(pod: &Pod, one: &Executing, answer: &Extension, sent: Duration) {
+    let deadline = lease_until(pod, sent);
+    match answer {
+        Extension::Extended => one.control.extend_lease(deadline),
+        Extension::Cancel { by } => {
+            one.control.extend_lease(deadline);
+            cancel(pod, one, by);
+        }
+        Extension::Lost | Extension::Expired => {
+            pod.metrics.fenced.inc();
+            pod.metrics.event("run.fenced");
+            tracing::warn!(run = %one.attempt.run, fence = %one.attempt.fence, ?answer, "run.fenced");
+            one.control.stop(StopReason::LockLost);
+            one.control.interrupt(Why::LockLost);
+        }
+    }
+}
+
+fn cancel(pod: &Pod, one: &Executing, by: &str) {
+    let mut known = one.cancelled_by.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if known.is_some() {
+        return;
+    }
+    *known = Some(by.to_owned());
+    drop(known);
+    tracing::info!(run = %one.attempt.run, by, "run.cancel");
+    one.control.stop(StopReason::Cancelled);
+    let (control, grace) = (one.control.clone(), pod.settings.runtime.cancel_grace.get());
+    tokio::spawn(async move {
+        tokio::time::sleep(grace).await;
+        control.interrupt(Why::Cancelled);
+    });
+}
+
+/// Until when a lock that was asked for at `sent` may be believed, in milliseconds since boot.
+#[must_use]
+pub fn lease_until(pod: &Pod, sent: Duration) -> u64 {
+    let until = (sent + pod.settings.lock.ttl.get()).saturating_sub(pod.settings.lock.margin.get());
+    u64::try_from(until.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,52 @@
+//! One line when the store goes, one when it comes back, and counters between.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use wasmcron_store::StoreError;
+
+use super::clock::boot;
+use super::metrics::Metrics;
+
+/// The shortest wait before a failed request is repeated.
+pub const RETRY_MIN: Duration = Duration::from_millis(100);
+/// The longest.
+pub const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// The state of the store as one loop sees it.
+#[derive(Debug)]
+pub struct Outage {
+    name: &'static str,
+    since: Mutex<Option<(Duration, u32)>>,
+}
+
+impl Outage {
+    /// For the loop of this name.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Outage { name, since: Mutex::new(None) }
+    }
+
+    /// Notes a failure; answers how long to wait before the next try: doubling, with a random fifth
+    /// taken off so that pods do not come back together.
+    pub fn failed(&self, error: &StoreError, metrics: &Metrics) -> Duration {
+        metrics.store_errors.with_label_values(&[self.name]).inc();
+        let mut since = self.since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (_, count) = since.get_or_insert_with(|| {
+            tracing::warn!(r#loop = self.name, %error, "store.lost");
+            (boot(), 0)
+        });
+        *count += 1;
+        let wait = (RETRY_MIN * 2_u32.saturating_pow((*count - 1).min(8))).min(RETRY_MAX);
+        wait - wait * fastrand::u32(0..20) / 100
+    }
+
+    /// Notes an answer.
+    pub fn answered(&self) {
+        let mut since = self.since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((at, count)) = since.take() {
+            let seconds = boot().saturating_sub(at).as_secs_f64();
+            tracing::info!(r#loop = self.name, seconds, failures = count, "store.back");
+        }
+    }
+}

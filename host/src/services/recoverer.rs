@@ -1,0 +1,207 @@
+//! Looks for what stands still, and sends it on or gives it up, while this pod leads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmcron_core::decide::publish::Picker;
+use wasmcron_core::decide::recover::{self, ACTIONS_MAX, Action, Past, Recover, RecoverPolicy, SeenAs};
+use wasmcron_core::ids::{JobName, PodAddress, RunId};
+use wasmcron_core::run::RunState;
+use wasmcron_core::view::{JobView, LockHolder, Pod as PodView, RunningEntry, ScheduledEntry, Successes};
+use wasmcron_store::StoreError;
+use wasmcron_store::control::Wake;
+use wasmcron_store::leadership::TermRef;
+use wasmcron_store::recovery::{Losing, Loss, Register, Republished, Seen};
+
+use super::outage::Outage;
+use super::pod::Pod;
+
+/// Runs until the pod's loops end.
+pub async fn run(pod: Arc<Pod>) {
+    let outage = Outage::new("recoverer");
+    let mut wakes = pod.wakes.subscribe();
+    let mut lead = pod.lead.clone();
+    let mut scan = Scan::new(&pod);
+    loop {
+        let term = tokio::select! {
+            () = pod.stopped.cancelled() => return,
+            term = lead.wait() => term,
+        };
+        let wait = match scan.look(&pod, &term).await {
+            Ok(wait) => {
+                outage.answered();
+                wait
+            }
+            Err(error) => outage.failed(&error, &pod.metrics),
+        };
+        let until = tokio::time::Instant::now() + wait;
+        loop {
+            tokio::select! {
+                () = pod.stopped.cancelled() => return,
+                () = tokio::time::sleep_until(until) => break,
+                wake = wakes.recv() => if matches!(wake, Ok(Wake::Left { .. } | Wake::Subscribed)) { break },
+            }
+        }
+    }
+}
+
+/// One leader's looking.
+struct Scan {
+    policy: RecoverPolicy,
+    limit: Duration,
+    picker: Picker,
+}
+
+/// What one look found.
+#[derive(Default)]
+struct Found {
+    actions: Vec<(Recover, JobName)>,
+    locks: Vec<Option<LockHolder>>,
+}
+
+impl Scan {
+    fn new(pod: &Pod) -> Self {
+        let settings = &pod.settings.recovery;
+        Scan {
+            policy: RecoverPolicy {
+                active_window: pod.settings.active_window(),
+                scheduled_too_long: settings.scheduled_too_long.get(),
+                session_grace: settings.session_grace.get(),
+                max_recoveries: settings.max_recoveries,
+                auto_rerun_max_average: settings.auto_rerun_max_average.get(),
+            },
+            limit: settings.scan.get(),
+            picker: Picker::default(),
+        }
+    }
+
+    /// Looks once and acts; answers when to look again.
+    async fn look(&mut self, pod: &Pod, term: &TermRef) -> Result<Duration, StoreError> {
+        let mut found = Found::default();
+        let pods = self.scan_scheduled(pod, term, &mut found).await?;
+        self.scan_running(pod, term, &mut found).await?;
+        if !found.actions.is_empty() {
+            let pods = if pods.is_empty() { pod.store.pods().await? } else { pods.into_values().collect() };
+            self.picker.refresh(pods, pod.clock.now(), self.policy.active_window);
+            for (action, job) in found.actions.into_iter().take(ACTIONS_MAX) {
+                self.apply(pod, term, action, &job).await?;
+            }
+        }
+        Ok(recover::next_look(&found.locks, self.limit))
+    }
+
+    async fn scan_scheduled(&self, pod: &Pod, term: &TermRef, found: &mut Found) -> Result<BTreeMap<PodAddress, PodView>, StoreError> {
+        let mut pods = BTreeMap::new();
+        let mut cursor = None;
+        loop {
+            let page = pod.store.scheduled(cursor).await?;
+            self.bury(pod, term, Register::Scheduled, &page.corrupt).await?;
+            if pods.is_empty() && !page.entries.is_empty() {
+                pods = pod.store.pods().await?.into_iter().map(|one| (one.address.clone(), one)).collect();
+            }
+            let now = pod.clock.now();
+            let verdict = |entry: &ScheduledEntry, count| recover::scheduled(entry, &pods, count, now, &self.policy);
+            // Most entries are well: the count of recoveries is read for the others only.
+            let ill: Vec<_> = page.entries.iter().filter(|entry| verdict(entry, 0).is_some()).collect();
+            let runs: Vec<RunId> = ill.iter().map(|entry| entry.task.run.clone()).collect();
+            let counts = if runs.is_empty() { Vec::new() } else { pod.store.recoveries(&runs).await? };
+            for (entry, count) in ill.iter().zip(counts) {
+                found.actions.extend(verdict(entry, count).map(|action| (action, entry.task.job.clone())));
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(pods);
+            }
+        }
+    }
+
+    async fn scan_running(&self, pod: &Pod, term: &TermRef, found: &mut Found) -> Result<(), StoreError> {
+        let mut cursor = None;
+        loop {
+            let page = pod.store.running(cursor).await?;
+            self.bury(pod, term, Register::Running, &page.corrupt).await?;
+            if !page.entries.is_empty() {
+                self.judge_running(pod, &page.entries, found).await?;
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn judge_running(&self, pod: &Pod, entries: &[RunningEntry], found: &mut Found) -> Result<(), StoreError> {
+        let jobs: Vec<JobName> = entries.iter().map(|entry| entry.task.job.clone()).collect();
+        let locks = pod.store.locks(&jobs).await?;
+        let lost = |(entry, lock): &(&RunningEntry, &Option<LockHolder>)| {
+            lock.as_ref().is_none_or(|lock| lock.fence != entry.fence)
+        };
+        let ill: Vec<_> = entries.iter().zip(&locks).filter(lost).collect();
+        let runs: Vec<RunId> = ill.iter().map(|(entry, _)| entry.task.run.clone()).collect();
+        let counts = if runs.is_empty() { Vec::new() } else { pod.store.recoveries(&runs).await? };
+        for ((entry, lock), recoveries) in ill.into_iter().zip(counts) {
+            let view: Option<JobView> = pod.store.job(&entry.task.job).await?;
+            let past = Past {
+                definition: view.as_ref().map(|view| &view.stored.definition),
+                successes: view.as_ref().map_or_else(Successes::default, |view| view.successes),
+                recoveries,
+            };
+            let verdict = recover::running(entry, lock.as_ref(), past, &self.policy);
+            found.actions.extend(verdict.map(|action| (action, entry.task.job.clone())));
+        }
+        found.locks.extend(locks);
+        Ok(())
+    }
+
+    async fn bury(&self, pod: &Pod, term: &TermRef, register: Register, broken: &[String]) -> Result<(), StoreError> {
+        for id in broken {
+            tracing::error!(entry = %id, ?register, "an entry that does not decode goes to the dead letters");
+            pod.store.bury(term, register, id, pod.retention()).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self, pod: &Pod, term: &TermRef, found: Recover, job: &JobName) -> Result<(), StoreError> {
+        let seen = match found.seen {
+            SeenAs::Scheduled(delivery) => Seen::Scheduled(delivery),
+            SeenAs::Running(fence) => Seen::Running(fence),
+        };
+        match found.action {
+            Action::Republish { why, counted } => self.republish(pod, term, &found.run, job, seen, &why, counted).await,
+            Action::Lose { why, quarantine } => {
+                let loss = Loss { state: RunState::Lost, reason: why.clone(), quarantine, retention: pod.retention() };
+                if pod.store.lose(term, &found.run, seen, &loss).await? == Losing::Lost {
+                    pod.metrics.event("run.lost");
+                    if quarantine {
+                        pod.metrics.poisoned.inc();
+                    }
+                    tracing::error!(run = %found.run, %why, quarantine, "run.lost");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the facts of one recovery, used once")]
+    async fn republish(&mut self, pod: &Pod, term: &TermRef, run: &RunId, job: &JobName, seen: Seen, why: &str, counted: bool) -> Result<(), StoreError> {
+        let Some(view) = pod.store.job(job).await? else { return Ok(()) };
+        let to = match self.picker.pick(job.as_str(), &view.stored.definition, &[]) {
+            Ok(to) => to,
+            Err(none) => {
+                pod.metrics.publish_failed.with_label_values(&["recovery"]).inc();
+                tracing::debug!(%run, why = %none, "a run to be recovered waits for a pod");
+                return Ok(());
+            }
+        };
+        match pod.store.republish(term, run, seen, &to, why, counted).await? {
+            Republished::Republished => {
+                pod.metrics.event("run.recovered");
+                tracing::warn!(%run, pod = %to, why, "run.recovered");
+            }
+            Republished::NoPod => self.picker.exclude(&to),
+            Republished::Changed | Republished::Alive | Republished::NotLeader => {}
+        }
+        Ok(())
+    }
+}

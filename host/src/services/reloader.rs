@@ -1,0 +1,175 @@
+//! Follows job files and plugins, and reports to the fleet what this pod can run.
+//!
+//! A file that is refused changes nothing: the last good version of its job goes on, and the refusal
+//! is said once for each content.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use wasmcron_core::job::Job;
+use wasmcron_runtime::{DirWatch, DirWatchConfig, Tick};
+use wasmcron_store::pods::Standing;
+
+use super::outage::Outage;
+use super::pod::Pod;
+use crate::config::{job_file, params};
+
+/// How long plugins that were there at the start may take before jobs are read without them.
+const PLUGINS_WAIT: Duration = Duration::from_secs(120);
+/// How soon a report is repeated that came before the pod was registered again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What became of each job file.
+#[derive(Default)]
+struct Files {
+    /// The last good version, by file.
+    good: BTreeMap<PathBuf, Arc<Job>>,
+    /// The refusal that was said last, by file.
+    refused: BTreeMap<PathBuf, String>,
+}
+
+/// Starts to follow the job directory; reads it once before it returns.
+///
+/// # Errors
+/// When the directory does not exist.
+pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + use<>> {
+    let directory = pod.settings.jobs.directory.clone();
+    let config = DirWatchConfig { poll: pod.settings.jobs.poll.get(), ..DirWatchConfig::default() };
+    let watch = DirWatch::start(&directory, config)
+        .with_context(|| format!("jobs.directory: cannot read the job files in {}", directory.display()))?;
+    if tokio::time::timeout(PLUGINS_WAIT, pod.plugins.wait_loaded()).await.is_err() {
+        tracing::warn!("some plugins are still being loaded; their jobs wait for them");
+    }
+    let mut files = Files::default();
+    read(pod, &mut files, &Tick::default()).await;
+    Ok(follow(pod.clone(), watch, files))
+}
+
+async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
+    let mut plugins = pod.plugins.changes();
+    loop {
+        tokio::select! {
+            () = pod.stopped.cancelled() => return,
+            tick = watch.tick() => read(&pod, &mut files, &tick).await,
+            // A new plugin may accept parameters that the old one refused, and the other way round.
+            changed = plugins.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                read(&pod, &mut files, &Tick::default()).await;
+            }
+        }
+    }
+}
+
+async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
+    let directory = pod.settings.jobs.directory.clone();
+    let caps = pod.settings.limits.clone();
+    let listing = tokio::task::spawn_blocking(move || job_file::load_directory(&directory, &caps)).await;
+    let Ok(listing) = listing else { return };
+    let mut seen = Files::default();
+    for file in listing {
+        let accepted = match file.result {
+            Ok(job) => fits_plugin(pod, &job).map(|()| job).map_err(|fault| format!("{}: {fault}", file.path.display())),
+            Err(error) => Err(error.to_string()),
+        };
+        let last = files.good.remove(&file.path);
+        if file.path.file_name().is_some_and(|name| tick.unsettled.contains(name)) {
+            // It is being written: what is known of it stays until another tick.
+            seen.good.extend(last.map(|job| (file.path.clone(), job)));
+            continue;
+        }
+        match accepted {
+            Ok(job) => {
+                let same = last.as_deref() == Some(&job);
+                if !same {
+                    tracing::info!(job = %job.name, file = %file.path.display(), "job.loaded");
+                    pod.metrics.reloaded.with_label_values(&["job"]).inc();
+                }
+                seen.good.insert(file.path, last.filter(|_| same).unwrap_or_else(|| Arc::new(job)));
+            }
+            Err(reason) => {
+                refuse(pod, files, &file.path, &reason, last.is_some());
+                seen.refused.insert(file.path.clone(), reason);
+                seen.good.extend(last.map(|job| (file.path, job)));
+            }
+        }
+    }
+    for job in files.good.values() {
+        tracing::info!(job = %job.name, "job.removed");
+    }
+    *files = seen;
+    if pod.jobs.replace(files.good.values().cloned(), pod.clock.now()) {
+        tracing::debug!(jobs = files.good.len(), "the job definitions changed");
+    }
+}
+
+fn refuse(pod: &Pod, files: &Files, path: &PathBuf, reason: &str, kept: bool) {
+    if files.refused.get(path).is_some_and(|said| said == reason) {
+        return;
+    }
+    pod.metrics.reload_failed.with_label_values(&["job"]).inc();
+    let then = if kept { "the last good version goes on" } else { "the job is not served" };
+    tracing::warn!(reason, then, "job.refused");
+}
+
+/// Checks a job's parameters against its plugin's schema, as far as both are known here.
+fn fits_plugin(pod: &Pod, job: &Job) -> Result<(), String> {
+    let Some(plugin) = pod.plugins.active(job.definition.plugin.as_str()) else { return Ok(()) };
+    // A variable may be set on another pod only, so an unresolved reference is no fault of the file.
+    let Ok(text) = params::resolve(&job.definition.params, |name| std::env::var(name).ok()) else { return Ok(()) };
+    let Ok(value) = serde_json::from_str(&text) else { return Ok(()) };
+    plugin.check_parameters(&value).map_err(|faults| {
+        format!("[params] do not fit the plugin {}: {}", job.definition.plugin, faults.join("; "))
+    })
+}
+
+/// Tells the store what this pod can run, whenever that changes.
+pub async fn report(pod: Arc<Pod>) {
+    let outage = Outage::new("report");
+    let (mut jobs, mut plugins) = (pod.jobs.changes(), pod.plugins.changes());
+    let mut said = None;
+    loop {
+        jobs.borrow_and_update();
+        plugins.borrow_and_update();
+        let report = pod.report();
+        count_plugins(&pod);
+        if said.as_ref() != Some(&report) {
+            match pod.store.report(&pod.me, &report).await {
+                Ok(Standing::Current { .. }) => {
+                    outage.answered();
+                    said = Some(report);
+                }
+                Ok(Standing::Superseded) => return pod.superseded(),
+                // The lease thread registers the pod again, with the newest report.
+                Ok(Standing::Unknown) => {
+                    if !pod.rest(RETRY).await {
+                        return;
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    let wait = outage.failed(&error, &pod.metrics);
+                    if !pod.rest(wait).await {
+                        return;
+                    }
+                    continue;
+                }
+            }
+        }
+        tokio::select! {
+            () = pod.stopped.cancelled() => return,
+            _ = jobs.changed() => {}
+            _ = plugins.changed() => {}
+        }
+    }
+}
+
+fn count_plugins(pod: &Pod) {
+    let refused = pod.plugins.refusals();
+    let series = pod.metrics.reload_failed.with_label_values(&["plugin"]);
+    series.inc_by(refused.saturating_sub(series.get()));
+}

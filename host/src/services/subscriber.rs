@@ -1,0 +1,377 @@
+//! Takes tasks from the pod's own queue and claims them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmcron_core::decide::claim::{self, Admit, Follow};
+use wasmcron_core::ids::{RunId, Token};
+use wasmcron_core::job::Job;
+use wasmcron_runtime::Plugin;
+use wasmcron_store::queue::{Attempt, Claim, Claimed, HandBack, Hold, Moved, Parked, Taken};
+
+use super::clock::boot;
+use super::executor;
+use super::outage::Outage;
+use super::pod::Pod;
+
+/// How long one take waits for an entry.
+pub const TAKE_WAIT: Duration = Duration::from_secs(2);
+/// Entries of one take at most.
+pub const TAKE_MAX: usize = 32;
+/// How often the entries that were taken without a claim are read again.
+const CLAIMING_EVERY: Duration = Duration::from_secs(2);
+/// What a claimed attempt may take beyond its time-out before the store gives it up.
+const ENDS_GRACE: Duration = Duration::from_secs(60);
+/// Firings of one job that wait for its active run.
+const QUEUE_MAX: u32 = 1;
+/// A task that met an exclusive run comes back after this long.
+const EXCLUSIVE_PUT_OFF: Duration = Duration::from_millis(500);
+
+/// Slots of this pod; none for an entry that is only taken to be handed back.
+type Slots = Vec<Option<OwnedSemaphorePermit>>;
+/// A claimed attempt that is still to be executed.
+type Begun = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Takes until the pod leaves, and settles what is in hand before it returns.
+pub async fn run(pod: Arc<Pod>) {
+    let slots = Arc::new(Semaphore::new(usize::try_from(pod.capacity).unwrap_or(1)));
+    hand_back_dead_self(&pod).await;
+    let checker = tokio::spawn(check_claiming(pod.clone(), slots.clone()));
+    let outage = Outage::new("subscriber");
+    let mut consumer = pod.store.consumer(&pod.me);
+    while !pod.leaving.is_cancelled() {
+        let Some(permits) = free_slots(&pod, &slots).await else { break };
+        let max = permits.len();
+        let taken = tokio::select! {
+            () = pod.leaving.cancelled() => break,
+            taken = consumer.take(TAKE_WAIT, max) => taken,
+        };
+        match taken {
+            Ok(entries) => {
+                outage.answered();
+                pod.last_take.store(pod.clock.now().as_millis(), Ordering::Relaxed);
+                let mut permits = permits.into_iter();
+                for taken in entries {
+                    let permit = permits.next().flatten();
+                    start(&pod, &slots, taken, permit);
+                }
+            }
+            Err(error) => {
+                drop(permits);
+                let wait = outage.failed(&error, &pod.metrics);
+                read_claiming(&pod, &slots).await;
+                pod.rest(wait).await;
+            }
+        }
+    }
+    checker.abort();
+    // An unanswered claim must be settled before anything else is said of its task.
+    while pod.attempts.in_hand() > 0 {
+        let changed = pod.attempts.changed();
+        tokio::select! {
+            () = changed => {}
+            () = pod.stopped.cancelled() => return,
+        }
+    }
+}
+
+/// Waits for a slot and takes as many more as are free, up to [`TAKE_MAX`]. While an exclusive run
+/// has the pod, entries are still taken, without a slot, so that they can be handed back.
+async fn free_slots(pod: &Pod, slots: &Arc<Semaphore>) -> Option<Slots> {
+    loop {
+        let changed = pod.attempts.changed();
+        if pod.attempts.local(pod.capacity).exclusive.is_some() {
+            return Some(vec![None]);
+        }
+        tokio::select! {
+            permit = slots.clone().acquire_owned() => {
+                let mut permits = vec![Some(permit.ok()?)];
+                while permits.len() < TAKE_MAX {
+                    let Ok(permit) = slots.clone().try_acquire_owned() else { break };
+                    permits.push(Some(permit));
+                }
+                return Some(permits);
+            }
+            () = changed => {}
+            () = pod.leaving.cancelled() => return None,
+        }
+    }
+}
+
+/// Looks after one taken entry, unless it is in hand already.
+fn start(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: Taken, permit: Option<OwnedSemaphorePermit>) {
+    if !pod.attempts.take_in_hand(&taken) {
+        return;
+    }
+    let (pod, slots) = (pod.clone(), slots.clone());
+    tokio::spawn(async move {
+        let settled = settle(&pod, &slots, &taken, permit).await;
+        pod.attempts.settle(&taken);
+        if let Some(begun) = settled {
+            begun.await;
+        }
+    });
+}
+
+async fn check_claiming(pod: Arc<Pod>, slots: Arc<Semaphore>) {
+    loop {
+        read_claiming(&pod, &slots).await;
+        if !pod.rest(CLAIMING_EVERY).await {
+            return;
+        }
+    }
+}
+
+/// Claims what was taken and is not in hand: a reply that nobody got has still moved its entry.
+async fn read_claiming(pod: &Arc<Pod>, slots: &Arc<Semaphore>) {
+    // The taking connection has its own outage line; this one only tries again later.
+    if let Ok(entries) = pod.store.claiming(&pod.me).await {
+        for taken in entries {
+            let permit = slots.clone().try_acquire_owned().ok();
+            start(pod, slots, taken, permit);
+        }
+    }
+}
+
+/// Brings one entry to an end: claimed, handed back, skipped, parked or stale. What was claimed is
+/// returned as the attempt that is still to be executed.
+async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken, permit: Option<OwnedSemaphorePermit>) -> Option<Begun> {
+    let outage = Outage::new("claim");
+    let known = pod.jobs.get(&taken.run.job()).map(|known| known.job);
+    let plugin = known.as_deref().and_then(|job| plugin_for(pod, job));
+    let definition = known.as_deref().map(|job| &job.definition);
+    let mut permit = permit;
+    let mut alone = None;
+    loop {
+        let local = pod.attempts.local(pod.capacity);
+        match claim::admit(&local, &taken.run, definition, plugin.is_some()) {
+            Admit::HandBack { why, avoid } => {
+                hand_back(pod, taken, &why, avoid, &outage).await;
+                return None;
+            }
+            Admit::WaitAlone if alone.is_none() => match wait_alone(pod, slots, &taken.run, &mut permit).await {
+                Some(permits) => alone = Some(permits),
+                None => {
+                    let why = "the pod's other attempts did not end within exclusive_wait";
+                    hand_back(pod, taken, why, false, &outage).await;
+                    return None;
+                }
+            },
+            _ if permit.is_none() => permit = slots.clone().acquire_owned().await.ok(),
+            _ => break,
+        }
+    }
+    let (job, plugin) = (known?, plugin?);
+    if job.definition.exclusive && alone.is_none() {
+        alone = wait_alone(pod, slots, &taken.run, &mut permit).await;
+        if alone.is_none() {
+            hand_back(pod, taken, "the pod's other attempts did not end within exclusive_wait", false, &outage).await;
+            return None;
+        }
+    }
+    let reservation = Reservation { pod: pod.clone(), run: taken.run.clone(), permits: (permit, alone) };
+    let (attempt, sent) = claim_or_follow(pod, taken, &job, &outage).await?;
+    let pod = pod.clone();
+    Some(Box::pin(async move {
+        executor::execute(&pod, &job, &plugin, *attempt, sent).await;
+        drop(reservation);
+    }))
+}
+
+/// The slots of an attempt, and the pod itself if the attempt has it to itself; given back on drop.
+struct Reservation {
+    pod: Arc<Pod>,
+    run: RunId,
+    permits: (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>),
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.permits.1.is_some() {
+            self.pod.attempts.release(&self.run);
+            self.pod.beat_now.notify_one();
+        }
+        self.permits = (None, None);
+    }
+}
+
+/// The version of the plugin that the job asks for, if this pod has it.
+fn plugin_for(pod: &Pod, job: &Job) -> Option<Arc<Plugin>> {
+    match &job.definition.digest {
+        Some(digest) => pod.plugins.by_digest(digest),
+        None => pod.plugins.active(job.definition.plugin.as_str()),
+    }
+}
+
+/// Reserves the pod and waits until nothing else executes here: holds every slot then.
+async fn wait_alone(
+    pod: &Pod,
+    slots: &Arc<Semaphore>,
+    run: &RunId,
+    permit: &mut Option<OwnedSemaphorePermit>,
+) -> Option<OwnedSemaphorePermit> {
+    if !pod.attempts.reserve(run) {
+        return None;
+    }
+    pod.beat_now.notify_one();
+    let others = pod.capacity - u32::from(permit.is_some());
+    let wait = pod.settings.pod.exclusive_wait.get();
+    let permits = tokio::select! {
+        permits = slots.clone().acquire_many_owned(others) => permits.ok(),
+        () = tokio::time::sleep(wait) => None,
+        () = pod.leaving.cancelled() => None,
+    };
+    if permits.is_none() {
+        pod.attempts.release(run);
+        pod.beat_now.notify_one();
+    }
+    permits
+}
+
+/// Repeats the claim until it is answered, and follows an overlap. Some: execute this attempt, whose
+/// claim was sent at that time.
+async fn claim_or_follow(pod: &Pod, taken: &Taken, job: &Job, outage: &Outage) -> Option<(Box<Attempt>, Duration)> {
+    let token = Token::new(&ulid::Ulid::generate().to_string()).ok()?;
+    let claim = Claim {
+        me: pod.me.clone(),
+        taken: taken.clone(),
+        token,
+        lock_ttl: pod.settings.lock.ttl.get(),
+        ends_in: job.definition.timeout + ENDS_GRACE,
+    };
+    loop {
+        let sent = boot();
+        match pod.store.claim(&claim).await {
+            Ok(Claimed::Claimed(attempt)) => {
+                outage.answered();
+                pod.metrics.event("run.claimed");
+                tracing::debug!(run = %taken.run, fence = %attempt.fence, attempt = attempt.task.attempt, "run.claimed");
+                return Some((attempt, sent));
+            }
+            Ok(Claimed::Overlap { holder }) => {
+                follow(pod, taken, job, &holder, outage).await;
+                return None;
+            }
+            Ok(Claimed::Stale) => {
+                tracing::debug!(run = %taken.run, delivery = %taken.delivery, "a stale delivery was dropped");
+                return None;
+            }
+            Ok(Claimed::Superseded) => {
+                pod.superseded();
+                return None;
+            }
+            Err(error) => {
+                let wait = outage.failed(&error, &pod.metrics);
+                if !pod.rest(wait).await {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of a task whose job is active: skipped, parked, or put in the other run's place.
+async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage: &Outage) {
+    let why = format!("overlap with {holder}");
+    let mut next = claim::overlap(job.definition.overlap);
+    loop {
+        let answer = match next {
+            Follow::Skip => pod.store.skip(&pod.me, taken, &why).await.map(|moved| match moved {
+                Moved::Moved => {
+                    pod.metrics.trigger(job.name.as_str(), "skipped");
+                    pod.metrics.event("run.skipped");
+                    tracing::info!(run = %taken.run, %holder, "run.skipped");
+                    None
+                }
+                // It may not be skipped (or is not ours any more, which parking finds out as well).
+                Moved::Changed => Some(Follow::Park),
+                Moved::Superseded => None,
+            }),
+            Follow::Park => pod.store.park(&pod.me, taken, QUEUE_MAX).await.map(|parked| match parked {
+                Parked::Parked => {
+                    pod.metrics.event("run.waiting");
+                    tracing::info!(run = %taken.run, %holder, "run.waiting");
+                    None
+                }
+                Parked::Full => Some(Follow::Skip),
+                Parked::Changed => None,
+            }),
+            Follow::Replace => {
+                let by = format!("a newer firing, {}", taken.run);
+                pod.store.cancel(holder, &by, pod.retention()).await.map(|_| Some(Follow::Park))
+            }
+        };
+        match answer {
+            Ok(None) => return,
+            Ok(Some(following)) => next = following,
+            Err(error) => {
+                let wait = outage.failed(&error, &pod.metrics);
+                if !pod.rest(wait).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn hand_back(pod: &Pod, taken: &Taken, why: &str, avoid: bool, outage: &Outage) {
+    let back = HandBack {
+        me: pod.me.clone(),
+        run: taken.run.clone(),
+        hold: Hold::Delivery(taken.delivery),
+        why: why.to_owned(),
+        avoid,
+        due_in: if avoid { Duration::ZERO } else { EXCLUSIVE_PUT_OFF },
+    };
+    tracing::info!(run = %taken.run, why, "run.handed_back");
+    pod.metrics.event("run.handed_back");
+    loop {
+        match pod.store.hand_back(&back).await {
+            Ok(Moved::Superseded) => return pod.superseded(),
+            Ok(_) => return,
+            Err(error) => {
+                let wait = outage.failed(&error, &pod.metrics);
+                if !pod.rest(wait).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A restarted pod gives its dead self's attempts back at once instead of waiting for their locks.
+/// What cannot go on elsewhere is left to the recoverer, which alone may give a run up.
+async fn hand_back_dead_self(pod: &Pod) {
+    let mut cursor = None;
+    loop {
+        let Ok(page) = pod.store.running(cursor).await else { return };
+        for entry in page.entries {
+            let dead = entry.pod == pod.me.address && entry.session != pod.me.session;
+            let goes_on = match pod.store.job(&entry.task.job).await {
+                Ok(Some(job)) => job.stored.definition.resumable,
+                _ => false,
+            };
+            if !dead || !goes_on {
+                continue;
+            }
+            let back = HandBack {
+                me: pod.me.clone(),
+                run: entry.task.run.clone(),
+                hold: Hold::Fence { fence: entry.fence, counted: true },
+                why: "its pod was restarted".into(),
+                avoid: false,
+                due_in: Duration::ZERO,
+            };
+            match pod.store.hand_back(&back).await {
+                Ok(moved) => tracing::info!(run = %entry.task.run, ?moved, "an attempt of this pod's dead self was given back"),
+                Err(error) => tracing::warn!(run = %entry.task.run, %error, "could not give an attempt back; its lock runs out by itself"),
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return;
+        }
+    }
+}

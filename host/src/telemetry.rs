@@ -1,0 +1,27 @@
+//! The pod's own log: for people or as JSON, on standard error.
+
+use std::io::IsTerminal as _;
+
+use anyhow::{Context as _, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::settings::{LogFormat, LogSettings};
+
+/// Starts logging as the settings say.
+///
+/// # Errors
+/// When `log.level` is no filter, or logging was started before.
+pub fn start(settings: &LogSettings) -> Result<()> {
+    let level = settings.level.as_deref().unwrap_or("info");
+    let filter = EnvFilter::try_new(level).with_context(|| {
+        format!("log.level: {level:?} is not a filter; info, debug or wasmcron=debug,info are accepted")
+    })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match settings.format {
+        LogFormat::Human => {
+            builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init()
+        }
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}

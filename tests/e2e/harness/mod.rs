@@ -1,0 +1,212 @@
+//! Real pods as processes, on a private Redis, in a folder of their own.
+
+mod pod;
+mod wait;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmcron_core::ids::{JobName, RunId};
+use wasmcron_core::run::{RunRecord, RunState};
+use wasmcron_core::time::Timestamp;
+use wasmcron_store::Store;
+use wasmcron_store::inspect::ExecutionEvent;
+use wasmcron_store::redis::{RedisOptions, RedisStore};
+use wasmcron_tests::guests;
+use wasmcron_tests::redis_server::RedisServer;
+
+pub use pod::{PodProcess, Signal};
+pub use wait::{PATIENCE, until};
+
+/// How a fleet is timed. The defaults of the product make takeovers take seconds; tests that do not
+/// measure those use shorter ones in the same ratios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Lease 1.5 s, lock 2 s, heartbeat 0.3 s, window 1.2 s, scan 0.2 s.
+    Fast,
+    /// As shipped.
+    Defaults,
+}
+
+/// Pods that share a store, a plugin directory and a job directory.
+pub struct Fleet {
+    redis: RedisServer,
+    folder: tempfile::TempDir,
+    timing: Timing,
+    store: Arc<dyn Store>,
+}
+
+impl Fleet {
+    /// A store and empty directories; pods are started one by one.
+    pub async fn new(timing: Timing) -> Fleet {
+        let redis = RedisServer::start().await;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["plugins", "jobs"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let store = RedisStore::connect(RedisOptions::new(redis.url())).await.expect("the store");
+        Fleet { redis, folder, timing, store: Arc::new(store) }
+    }
+
+    /// The store, as any pod sees it.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The Redis behind it.
+    pub fn redis(&self) -> &RedisServer {
+        &self.redis
+    }
+
+    /// The plugin directory.
+    pub fn plugins(&self) -> PathBuf {
+        self.folder.path().join("plugins")
+    }
+
+    /// The job directory.
+    pub fn jobs(&self) -> PathBuf {
+        self.folder.path().join("jobs")
+    }
+
+    /// Puts a built plugin into service under a name, as a deployment would: write beside, rename over.
+    pub fn install(&self, plugin: &str, name: &str) {
+        self.write_plugin(name, &guests::bytes(plugin));
+    }
+
+    /// Puts bytes into service under a plugin's name.
+    pub fn write_plugin(&self, name: &str, bytes: &[u8]) {
+        replace(&self.plugins().join(format!("{name}.wasm")), bytes);
+    }
+
+    /// Writes a job file whole.
+    pub fn write_job(&self, name: &str, text: &str) {
+        replace(&self.jobs().join(format!("{name}.toml")), text.as_bytes());
+    }
+
+    /// Starts a pod of this address and waits until it serves.
+    pub async fn pod(&self, address: &str) -> PodProcess {
+        self.pod_with(address, "").await
+    }
+
+    /// Starts a pod with further settings in TOML; top-level keys and tables of its own.
+    pub async fn pod_with(&self, address: &str, settings: &str) -> PodProcess {
+        let text = format!("{}\n{settings}\n", self.settings(address));
+        let config = self.folder.path().join(format!("{address}.toml"));
+        std::fs::write(&config, text).expect("the settings");
+        PodProcess::start(address, &config).await
+    }
+
+    fn settings(&self, address: &str) -> String {
+        let (url, folder) = (self.redis.url(), self.folder.path().display());
+        let timing = match self.timing {
+            Timing::Defaults => "",
+            Timing::Fast => {
+                "[leader]\nttl = \"1500ms\"\nrenewal = \"300ms\"\n\
+                 [subscribers]\nheartbeat = \"300ms\"\nwindow = \"1200ms\"\n\
+                 [lock]\nttl = \"2s\"\nrenewal = \"300ms\"\nmargin = \"300ms\"\n\
+                 [recovery]\nscan = \"200ms\"\nsession_grace = \"500ms\"\n"
+            }
+        };
+        format!(
+            "store = \"{url}\"\npod.address = \"{address}\"\nlog.format = \"json\"\nlog.level = \"debug\"\n\
+             plugins.directory = \"{folder}/plugins\"\nplugins.poll = \"2s\"\nplugins.cache = \"{}\"\n\
+             jobs.directory = \"{folder}/jobs\"\njobs.poll = \"2s\"\n{timing}",
+            cache().display()
+        )
+    }
+
+    /// Runs the product's command line against this fleet; answers what it printed and its exit code.
+    pub async fn cli(&self, arguments: &[&str]) -> (String, String, i32) {
+        let output = tokio::process::Command::new(guests::host_binary())
+            .args(["--store", self.redis.url()])
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .output()
+            .await
+            .expect("the command line");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
+    }
+
+    /// Waits until a job's run of a nominal time, or any run of it, is as asked; answers its record.
+    pub async fn run_where(&self, job: &str, what: &str, asked: impl Fn(&RunRecord) -> bool) -> RunRecord {
+        let name: JobName = job.parse().expect("a job name");
+        until(&format!("a run of {job} that {what}"), PATIENCE, async || {
+            let runs = self.store.runs(&name, 100).await.expect("runs");
+            runs.into_iter().find(|run| asked(run))
+        })
+        .await
+    }
+
+    /// Waits until a run ended; answers its record.
+    pub async fn ended(&self, run: &RunId) -> RunRecord {
+        until(&format!("the end of {run}"), PATIENCE, async || {
+            let record = self.store.run(run).await.expect("the record");
+            record.filter(|record| record.state.is_ended())
+        })
+        .await
+    }
+
+    /// Asks for a run by hand, through the command line, and answers its id.
+    pub async fn trigger(&self, job: &str, params: &str) -> RunId {
+        let (out, err, code) = self.cli(&["--json", "job", "trigger", job, "--params", params]).await;
+        assert_eq!(code, 0, "trigger {job}: {err}");
+        let answer: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        answer["run"].as_str().expect("a run id").parse().expect("a run id")
+    }
+
+    /// All runs of a job that ended in this state.
+    pub async fn count(&self, job: &str, state: RunState) -> usize {
+        let name: JobName = job.parse().expect("a job name");
+        let runs = self.store.runs(&name, 1000).await.expect("runs");
+        runs.iter().filter(|run| run.state == state).count()
+    }
+
+    /// The execution log so far.
+    pub async fn execution_log(&self) -> Vec<ExecutionEvent> {
+        self.store.execution_log(None, 10_000).await.expect("the execution log")
+    }
+
+    /// The store's clock.
+    pub async fn now(&self) -> Timestamp {
+        self.store.now().await.expect("the store's time")
+    }
+
+    /// The address of the pod that leads, once one does.
+    pub async fn leader(&self) -> String {
+        until("a leader", PATIENCE, async || self.store.leader().await.expect("the leader"))
+            .await
+            .pod
+            .address
+            .to_string()
+    }
+
+    /// Waits until so many pods live by the store.
+    pub async fn live(&self, count: usize) {
+        let window = match self.timing {
+            Timing::Fast => Duration::from_millis(1200),
+            Timing::Defaults => Duration::from_secs(8),
+        };
+        until(&format!("{count} live pods"), PATIENCE, async || {
+            let now = self.now().await;
+            let pods = self.store.pods().await.expect("pods");
+            let live = pods.iter().filter(|pod| pod.is_active(now, window)).count();
+            (live == count).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Compiled plugins are shared by all fleets of a test run, as by the pods of one machine.
+fn cache() -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("wasmcron-tests-cache-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a cache folder");
+    folder
+}
+
+fn replace(path: &Path, bytes: &[u8]) {
+    let beside = path.with_extension("part");
+    std::fs::write(&beside, bytes).expect("write a file");
+    std::fs::rename(&beside, path).expect("rename it into place");
+}

@@ -101,7 +101,11 @@ pub struct PluginSettings {
 
 impl Default for PluginSettings {
     fn default() -> Self {
-        PluginSettings { directory: "plugins".into(), poll: Span::default(), cache: None }
+        PluginSettings {
+            directory: "plugins".into(),
+            poll: Span::default(),
+            cache: None,
+        }
     }
 }
 
@@ -117,7 +121,10 @@ pub struct JobSettings {
 
 impl Default for JobSettings {
     fn default() -> Self {
-        JobSettings { directory: "jobs".into(), poll: Span::default() }
+        JobSettings {
+            directory: "jobs".into(),
+            poll: Span::default(),
+        }
     }
 }
 
@@ -131,7 +138,9 @@ pub struct HttpSettings {
 
 impl Default for HttpSettings {
     fn default() -> Self {
-        HttpSettings { listen: SocketAddr::from(([127, 0, 0, 1], 0)) }
+        HttpSettings {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        }
     }
 }
 
@@ -244,7 +253,10 @@ pub struct RetentionSettings {
 
 impl Default for RetentionSettings {
     fn default() -> Self {
-        RetentionSettings { age: Span::default(), runs: 1_000 }
+        RetentionSettings {
+            age: Span::default(),
+            runs: 1_000,
+        }
     }
 }
 

@@ -41,6 +41,10 @@ pub const SPAN_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let accepted = "a whole number with a unit is accepted, such as 500ms, 30s, 5m, 2h or 1d";
     let refuse = || format!("{text:?} is not a duration; {accepted}");
+    // humantime also takes fractions, and `0` without a unit.
+    if text.contains('.') || !text.contains(|c: char| c.is_ascii_alphabetic()) {
+        return Err(refuse());
+    }
     let duration = humantime::parse_duration(text.trim()).map_err(|_| refuse())?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err(format!("{text:?} is finer than a millisecond; {accepted}"));
@@ -78,7 +82,12 @@ impl<const MS: u64> Serialize for Span<MS> {
 
 impl<'de, const MS: u64> Deserialize<'de> for Span<MS> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor("a duration with a unit, such as \"30s\"", parse_duration)).map(Span)
+        deserializer
+            .deserialize_any(TextVisitor(
+                "a duration with a unit, such as \"30s\"",
+                parse_duration,
+            ))
+            .map(Span)
     }
 }
 
@@ -118,12 +127,24 @@ impl Size {
     }
 }
 
+impl From<u64> for Size {
+    fn from(bytes: u64) -> Self {
+        Size(bytes)
+    }
+}
+
 fn parse_size(text: &str) -> Result<u64, String> {
-    let refuse = || format!("{text:?} is not a size; a number with a unit is accepted, such as 64KiB, 256MiB or 1GiB");
+    let refuse = || {
+        format!(
+            "{text:?} is not a size; a number with a unit is accepted, such as 64KiB, 256MiB or 1GiB"
+        )
+    };
     if !text.trim_end().ends_with(['B', 'b']) {
         return Err(refuse());
     }
-    bytesize::ByteSize::from_str(text.trim()).map(|size| size.as_u64()).map_err(|_| refuse())
+    bytesize::ByteSize::from_str(text.trim())
+        .map(|size| size.as_u64())
+        .map_err(|_| refuse())
 }
 
 impl FromStr for Size {
@@ -159,7 +180,12 @@ impl Serialize for Size {
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor("a size with a unit, such as \"256MiB\"", parse_size)).map(Size)
+        deserializer
+            .deserialize_any(TextVisitor(
+                "a size with a unit, such as \"256MiB\"",
+                parse_size,
+            ))
+            .map(Size)
     }
 }
 
@@ -211,20 +237,34 @@ impl Default for StoreUrl {
 impl FromStr for StoreUrl {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = ["redis://", "rediss://"].iter().any(|scheme| text.starts_with(scheme));
+        let known = ["redis://", "rediss://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme));
         if known {
             Ok(StoreUrl(text.to_owned()))
         } else {
-            let scheme = text.split("://").next().unwrap_or("").chars().take(16).collect::<String>();
-            Err(format!("{scheme:?} is not a store; redis://HOST:PORT and rediss://HOST:PORT are accepted"))
+            let scheme = text
+                .split("://")
+                .next()
+                .unwrap_or("")
+                .chars()
+                .take(16)
+                .collect::<String>();
+            Err(format!(
+                "{scheme:?} is not a store; redis://HOST:PORT and rediss://HOST:PORT are accepted"
+            ))
         }
     }
 }
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((scheme, rest)) = self.0.split_once("://") else { return f.write_str("***") };
-        let Some((credentials, host)) = rest.rsplit_once('@') else { return f.write_str(&self.0) };
+        let Some((scheme, rest)) = self.0.split_once("://") else {
+            return f.write_str("***");
+        };
+        let Some((credentials, host)) = rest.rsplit_once('@') else {
+            return f.write_str(&self.0);
+        };
         let user = credentials.split(':').next().unwrap_or("");
         write!(f, "{scheme}://{user}:***@{host}")
     }
@@ -245,7 +285,9 @@ impl Serialize for StoreUrl {
 
 impl<'de> Deserialize<'de> for StoreUrl {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -267,10 +309,28 @@ mod tests {
 
     #[test]
     fn c101_durations_need_a_whole_number_and_a_unit() {
-        for (text, millis) in [("30s", 30_000), ("1h 30m", 5_400_000), ("250ms", 250), ("0s", 0)] {
-            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        for (text, millis) in [
+            ("30s", 30_000),
+            ("1h 30m", 5_400_000),
+            ("250ms", 250),
+            ("0s", 0),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_millis(millis)),
+                "{text}"
+            );
         }
-        for text in ["10", "1.5h", "-5s", "99999999999h", "", "1us", "11000d"] {
+        for text in [
+            "10",
+            "0",
+            "1.5h",
+            "-5s",
+            "99999999999h",
+            "",
+            "1us",
+            "11000d",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

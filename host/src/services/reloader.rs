@@ -69,7 +69,15 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
     let directory = pod.settings.jobs.directory.clone();
     let caps = pod.settings.limits.clone();
     let listing = tokio::task::spawn_blocking(move || job_file::load_directory(&directory, &caps)).await;
-    let Ok(listing) = listing else { return };
+    let listing = match listing {
+        Ok(Ok(listing)) => listing,
+        // A directory that cannot be read says nothing of the jobs: those in force stay.
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the jobs in force stay");
+            return;
+        }
+        Err(_) => return,
+    };
     let mut seen = Files::default();
     for file in listing {
         let accepted = match file.result {

@@ -173,7 +173,7 @@ impl Exchange {
                 Err(mut error) => match error.take_message() {
                     // The server closed a kept connection before it saw anything of the request.
                     Some(unsent) if reused => request = unsent,
-                    _ => return Err(error.into_error().into()),
+                    _ => return Err(cause(error.into_error())),
                 },
             }
         }
@@ -227,6 +227,16 @@ impl Exchange {
             .await?;
         self.pool.drive(connection);
         Ok(sender)
+    }
+}
+
+/// Hyper's error, or the one with which our own side of the body ended the request.
+fn cause(error: hyper::Error) -> Error {
+    let ours = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Error>());
+    match ours {
+        Some(Error::HttpRequestBodySize(limit)) => Error::HttpRequestBodySize(*limit),
+        Some(Error::HttpRequestDenied) => Error::HttpRequestDenied,
+        _ => error.into(),
     }
 }
 

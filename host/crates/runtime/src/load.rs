@@ -44,8 +44,8 @@ pub(crate) async fn load(
     check_format(&bytes, shared.config.plugin_max).map_err(refuse)?;
     let size = bytes.len() as u64;
     let (digest, compiled) = compile(&shared, bytes).await.map_err(refuse)?;
-    let (pre, migrate) = link(&shared, &compiled.component).map_err(refuse)?;
     let minimum = check_memory(&compiled.component, shared.config.memory_max).map_err(refuse)?;
+    let (pre, migrate) = link(&shared, &compiled.component).map_err(refuse)?;
     let said = describe(&shared, &pre, minimum).await.map_err(refuse)?;
     let (metadata, schema) =
         check_metadata(said).map_err(|message| refuse((LoadStage::Metadata, message)))?;
@@ -216,14 +216,13 @@ fn link(
     shared: &Shared,
     component: &Component,
 ) -> Result<(JobPre<Sandbox>, Option<ComponentExportIndex>), Refused> {
-    let explain = |error: wasmtime::Error| {
-        (
-            LoadStage::World,
-            world::explain(&shared.engine, component, &error),
-        )
-    };
-    let instance = shared.linker.instantiate_pre(component).map_err(explain)?;
-    let pre = JobPre::new(instance).map_err(explain)?;
+    let refuse = |words: String| (LoadStage::World, words);
+    let instance = shared
+        .linker
+        .instantiate_pre(component)
+        .map_err(|error| refuse(world::explain_imports(&shared.engine, component, &error)))?;
+    let pre = JobPre::new(instance)
+        .map_err(|error| refuse(world::explain_exports(&shared.engine, component, &error)))?;
     let migrate = component
         .get_export_index(None, format!("{}@{}", world::MIGRATE, world::CONTRACT))
         .and_then(|interface| component.get_export_index(Some(&interface), "checkpoint"));

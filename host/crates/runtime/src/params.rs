@@ -119,7 +119,7 @@ mod tests {
     fn faults_name_pointer_found_and_accepted() {
         let schema = schema(&json!({
             "type": "object",
-            "properties": { "pages": { "type": "object", "properties": { "size": { "type": "integer", "minimum": 1 } } } },
+            "properties": { "url": {}, "pages": { "type": "object", "properties": { "size": { "type": "integer", "minimum": 1 } } } },
             "required": ["url"],
             "additionalProperties": false
         }));

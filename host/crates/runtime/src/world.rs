@@ -70,11 +70,14 @@ const OFFERED: &[(&str, &[&str], &str)] = &[
 /// Version of WASI that wasmtime implements; plugins built for an older 0.2 fit.
 const WASI: &str = "0.2.12";
 
-/// Why a component does not fit the world `job`, in words: the interface or function, wanted and
+/// Why a component's imports cannot be satisfied, in words: the interface or function, wanted and
 /// offered version. `error` is what wasmtime said.
-pub(crate) fn explain(engine: &Engine, component: &Component, error: &wasmtime::Error) -> String {
-    let ty = component.component_type();
-    for (name, item) in ty.imports(engine) {
+pub(crate) fn explain_imports(
+    engine: &Engine,
+    component: &Component,
+    error: &wasmtime::Error,
+) -> String {
+    for (name, item) in component.component_type().imports(engine) {
         if matches!(item.ty, ComponentItem::ComponentInstance(_)) {
             if let Some(fault) = import_fault(name) {
                 return fault;
@@ -86,13 +89,25 @@ pub(crate) fn explain(engine: &Engine, component: &Component, error: &wasmtime::
             );
         }
     }
-    let exports: Vec<String> = ty
+    mismatch(error)
+}
+
+/// Why a component's exports are not those of a plugin, in words.
+pub(crate) fn explain_exports(
+    engine: &Engine,
+    component: &Component,
+    error: &wasmtime::Error,
+) -> String {
+    let exports: Vec<String> = component
+        .component_type()
         .exports(engine)
         .map(|(name, _)| name.to_owned())
         .collect();
-    if let Some(fault) = export_fault(&exports) {
-        return fault;
-    }
+    export_fault(&exports).unwrap_or_else(|| mismatch(error))
+}
+
+/// The names fit, a type does not: wasmtime says which.
+fn mismatch(error: &wasmtime::Error) -> String {
     format!(
         "does not fit the world `job` of `wasmcron:job@{CONTRACT}`: {}",
         text::message(&format!("{error:#}"))

@@ -15,9 +15,17 @@ use crate::{done, number, text};
 pub(crate) fn requests(params: &Value) -> Result<Outcome, Failure> {
     let mut last = String::new();
     for _ in 0..number(params, "count").max(1) {
-        match request(text(params, "method"), text(params, "url"), number(params, "send") as usize) {
+        match request(
+            text(params, "method"),
+            text(params, "url"),
+            number(params, "send") as usize,
+        ) {
             Ok((status, body)) => {
-                let shown = if body.len() > 200 { body.len().to_string() } else { String::from_utf8_lossy(&body).into_owned() };
+                let shown = if body.len() > 200 {
+                    body.len().to_string()
+                } else {
+                    String::from_utf8_lossy(&body).into_owned()
+                };
                 last = format!("{status} {shown}");
             }
             Err(error) => return done(error),

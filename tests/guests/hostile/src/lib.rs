@@ -20,7 +20,13 @@ mod memory;
 use serde_json::Value;
 
 mod bindings {
-    #![allow(clippy::all, missing_docs, unreachable_pub, unsafe_code, reason = "generated")]
+    #![allow(
+        clippy::all,
+        missing_docs,
+        unreachable_pub,
+        unsafe_code,
+        reason = "generated"
+    )]
     wit_bindgen::generate!({
         path: "../../../wit",
         world: "wasmcron:job/migrating-job",
@@ -29,9 +35,7 @@ mod bindings {
 }
 
 use bindings::exports::wasmcron::job::{handler, migrate};
-use bindings::wasmcron::job::types::{
-    Call, Failure, Metadata, Outcome, RetryFailure, Want,
-};
+use bindings::wasmcron::job::types::{Call, Failure, Metadata, Outcome, RetryFailure, Want};
 use bindings::wasmcron::job::{checkpoint, control, log, progress, secrets, state};
 
 struct Hostile;
@@ -111,7 +115,10 @@ fn act(call: &Call, params: &Value) -> Result {
         "env" => done(format!("{:?}", std::env::vars().collect::<Vec<_>>())),
         "args" => done(format!("{:?}", std::env::args().collect::<Vec<_>>())),
         "read-file" => done(format!("{:?}", std::fs::read(text(params, "path")))),
-        "tcp" => done(format!("{:?}", std::net::TcpStream::connect(text(params, "to")))),
+        "tcp" => done(format!(
+            "{:?}",
+            std::net::TcpStream::connect(text(params, "to"))
+        )),
         "udp" => done(format!("{:?}", std::net::UdpSocket::bind("0.0.0.0:0"))),
         "http" => http::requests(params),
         "leak-requests" => http::leak(),
@@ -129,7 +136,11 @@ fn act_on_desks(deed: &str, params: &Value) -> Result {
     match deed {
         "log" => {
             let said = text(params, "text");
-            log::log(log::Level::Info, said, &[("field".to_owned(), said.to_owned())]);
+            log::log(
+                log::Level::Info,
+                said,
+                &[("field".to_owned(), said.to_owned())],
+            );
             done("logged")
         }
         "log-flood" => {
@@ -217,6 +228,7 @@ fn chatty(params: &Value) -> Result {
     }
     println!("standard output\twith \u{1b}[31mcolour");
     print!("an unfinished line");
+    let _ = std::io::Write::flush(&mut std::io::stdout());
     then(params)
 }
 
@@ -234,7 +246,8 @@ fn script(params: &Value) -> Result {
             "delete" => format!("{:?}", state::delete(word(1), when(2))),
             _ => format!(
                 "{:?}",
-                state::get(word(1)).map(|value| value.map(|v| String::from_utf8_lossy(&v).into_owned()))
+                state::get(word(1))
+                    .map(|value| value.map(|v| String::from_utf8_lossy(&v).into_owned()))
             ),
         });
     }

@@ -28,7 +28,11 @@ pub(crate) fn allocate_until_abort() -> Result<Outcome, Failure> {
 }
 
 /// Recurses for ever if `depth` is 0.
-#[allow(unconditional_recursion, clippy::only_used_in_recursion, reason = "the deed")]
+#[allow(
+    unconditional_recursion,
+    clippy::only_used_in_recursion,
+    reason = "the deed"
+)]
 pub(crate) fn recurse(depth: u64) -> u64 {
     let frame = std::hint::black_box([depth; 64]);
     if depth == 1 {
@@ -47,7 +51,9 @@ unsafe extern "C" {
 fn fresh(bytes: usize) -> Result<usize, Failure> {
     let pages = bytes.div_ceil(PAGE);
     match memory_grow::<0>(pages) {
-        usize::MAX => Err(Failure::Fatal("the memory limit is too low for this test".to_owned())),
+        usize::MAX => Err(Failure::Fatal(
+            "the memory limit is too low for this test".to_owned(),
+        )),
         before => Ok(before * PAGE),
     }
 }

@@ -66,7 +66,7 @@ pub fn convert(
         .as_deref()
         .and_then(|text| check.accept("digest", Digest::new(text)));
     check.labels(&toml.pods);
-    let params = check.params();
+    let params = check.params(toml.params.is_empty());
     let Check {
         faults, warnings, ..
     } = check;
@@ -419,9 +419,9 @@ impl Check<'_> {
         }
     }
 
-    fn params(&mut self) -> String {
-        let written = match self.table.get("params").map(|value| value.get_ref()) {
-            Some(DeValue::Table(table)) => table,
+    fn params(&mut self, none: bool) -> String {
+        let written = match self.table.get("params").map(toml::Spanned::get_ref) {
+            Some(DeValue::Table(table)) if !none => table,
             _ => return "{}".into(),
         };
         params::to_json(written).unwrap_or_else(|faults| {

@@ -112,124 +112,126 @@ fn equal_files_make_equal_hashes_whatever_the_order_of_keys() {
     assert_eq!(one, two);
 }
 
+/// A file that is refused, and how the message begins.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "name = \"a\"\ncorn = \"0 1 * * *\"\n",
+        "j.toml:2:1: corn: unknown key; did you mean `cron`?",
+    ),
+    (
+        "[[job]]\nname = \"a\"\n",
+        "j.toml:1:3: job: a job file holds one job",
+    ),
+    (
+        "name = \"a\"\n[limits]\nauto_rerun = true\n",
+        "j.toml:3:1: limits.auto_rerun: unknown key in [limits]; `auto_rerun` belongs at the top",
+    ),
+    (
+        "name = \"a\"\ncron = \"@daily\"\ncron = \"@hourly\"\n",
+        "j.toml:3:1: cron: duplicate key",
+    ),
+    (
+        "name = \"a\"\ntimeout = 10\n",
+        "j.toml:2:11: timeout: found integer `10`, accepted is a duration",
+    ),
+    (
+        "name = \"a\"\ntimeout = \"10\"\n",
+        "j.toml:2:11: timeout: \"10\" is not a duration",
+    ),
+    (
+        "name = \"a\"\ntimeout = \"-5s\"\n",
+        "j.toml:2:11: timeout: \"-5s\" is not a duration",
+    ),
+    (
+        "name = \"a\"\ntimeout = \"1.5h\"\n",
+        "j.toml:2:11: timeout: \"1.5h\" is not a duration",
+    ),
+    (
+        "name = \"a\"\ntimeout = \"99999999999h\"\n",
+        "j.toml:2:11: timeout: \"99999999999h\" is",
+    ),
+    ("enabled = true\n", "j.toml:1:1: the key `name` is missing"),
+    (
+        "name = \"A b\"\n",
+        "j.toml:1:8: name: \"A b\" is not a job name; accepted: ",
+    ),
+    (
+        "name = \"a\"\nplugin = \"x y\"\n",
+        "j.toml:2:10: plugin: \"x y\" is not a plugin name",
+    ),
+    (
+        "name = \"a\"\noverlap = \"skpi\"\n",
+        "j.toml:2:11: overlap: found `skpi` (did you mean `skip`?), accepted: `skip`, `queue`, `replace`",
+    ),
+    (
+        "name = \"a\"\ncron = \"@daily\"\nevery = \"5m\"\n",
+        "j.toml:3:9: every: a job has `cron` or `every`, not both",
+    ),
+    (
+        "name = \"a\"\nevery = \"10ms\"\n",
+        "j.toml:2:9: every: found 10ms, accepted is at least 100ms",
+    ),
+    (
+        "name = \"a\"\nevery = \"5m\"\ntimezone = \"UTC\"\n",
+        "j.toml:3:12: timezone: has no effect",
+    ),
+    (
+        "name = \"a\"\ncron = \"@daily\"\ntimezone = \"Asia/Shangai\"\n",
+        "j.toml:3:12: timezone: unknown time zone \"Asia/Shangai\" (did you mean \"Asia/Shanghai\"?)",
+    ),
+    (
+        "name = \"a\"\ncron = \"@daily\"\nstarts = \"tomorrow\"\n",
+        "j.toml:3:10: starts: \"tomorrow\" is not a time",
+    ),
+    (
+        "name = \"a\"\ncron = \"@daily\"\nstarts = 2026-01-01\n",
+        "j.toml:3:10: starts: \"2026-01-01\" is not a time",
+    ),
+    (
+        "name = \"a\"\nmisfire = \"never\"\n",
+        "j.toml:2:11: misfire: found `never`, accepted: `skip`, `once`, `all`",
+    ),
+    (
+        "name = \"a\"\nmisfire = \"once\"\n",
+        "j.toml:2:11: misfire: has no effect: the job has neither",
+    ),
+    (
+        "name = \"a\"\ncron = \"@daily\"\nmisfire = { policy = \"once\", max = 2 }\n",
+        "j.toml:3:36: misfire.max: has no effect unless",
+    ),
+    (
+        "name = \"a\"\nretry = { max_attempts = 0 }\n",
+        "j.toml:2:26: retry.max_attempts: found 0, accepted are 1 to 1000",
+    ),
+    (
+        "name = \"a\"\nretry = { backoff = \"1h\", max_backoff = \"1m\" }\n",
+        "j.toml:2:41: retry.max_backoff: found 1m, accepted is at least `backoff` (1h)",
+    ),
+    (
+        "name = \"a\"\ndigest = \"abc\"\n",
+        "j.toml:2:10: digest: \"abc\" is not a digest",
+    ),
+    (
+        "name = \"a\"\n[limits]\nmemory = \"2GiB\"\n",
+        "j.toml:3:10: limits.memory: found 2GiB, this pod allows at most 1GiB (its limits.memory)",
+    ),
+    (
+        "name = \"a\"\ntimeout = \"48h\"\n",
+        "j.toml:2:11: timeout: found 2days, this pod allows at most 1day (its limits.timeout)",
+    ),
+    (
+        "name = \"a\"\n[allow]\nhttp = [\"https://ok.example\", \"ftp://x\"]\n",
+        "j.toml:3:31: allow.http.1: ",
+    ),
+    (
+        "name = \"a\"\n[params]\nx = { env = \"NO-DASH\" }\n",
+        "j.toml:3:13: params.x.env: \"NO-DASH\" is not a variable's name",
+    ),
+];
+
 #[test]
 fn c101_mistakes_are_refused_with_line_and_key() {
-    let table = [
-        (
-            "name = \"a\"\ncorn = \"0 1 * * *\"\n",
-            "j.toml:2:1: corn: unknown key; did you mean `cron`?",
-        ),
-        (
-            "[[job]]\nname = \"a\"\n",
-            "j.toml:1:3: job: a job file holds one job",
-        ),
-        (
-            "name = \"a\"\n[limits]\nauto_rerun = true\n",
-            "j.toml:3:1: limits.auto_rerun: unknown key in [limits]; `auto_rerun` belongs at the top",
-        ),
-        (
-            "name = \"a\"\ncron = \"@daily\"\ncron = \"@hourly\"\n",
-            "j.toml:3:1: cron: duplicate key",
-        ),
-        (
-            "name = \"a\"\ntimeout = 10\n",
-            "j.toml:2:11: timeout: found integer `10`, accepted is a duration",
-        ),
-        (
-            "name = \"a\"\ntimeout = \"10\"\n",
-            "j.toml:2:11: timeout: \"10\" is not a duration",
-        ),
-        (
-            "name = \"a\"\ntimeout = \"-5s\"\n",
-            "j.toml:2:11: timeout: \"-5s\" is not a duration",
-        ),
-        (
-            "name = \"a\"\ntimeout = \"1.5h\"\n",
-            "j.toml:2:11: timeout: \"1.5h\" is not a duration",
-        ),
-        (
-            "name = \"a\"\ntimeout = \"99999999999h\"\n",
-            "j.toml:2:11: timeout: \"99999999999h\" is",
-        ),
-        ("enabled = true\n", "j.toml:1:1: the key `name` is missing"),
-        (
-            "name = \"A b\"\n",
-            "j.toml:1:8: name: \"A b\" is not a job name; accepted: ",
-        ),
-        (
-            "name = \"a\"\nplugin = \"x y\"\n",
-            "j.toml:2:10: plugin: \"x y\" is not a plugin name",
-        ),
-        (
-            "name = \"a\"\noverlap = \"skpi\"\n",
-            "j.toml:2:11: overlap: found `skpi` (did you mean `skip`?), accepted: `skip`, `queue`, `replace`",
-        ),
-        (
-            "name = \"a\"\ncron = \"@daily\"\nevery = \"5m\"\n",
-            "j.toml:3:9: every: a job has `cron` or `every`, not both",
-        ),
-        (
-            "name = \"a\"\nevery = \"10ms\"\n",
-            "j.toml:2:9: every: found 10ms, accepted is at least 100ms",
-        ),
-        (
-            "name = \"a\"\nevery = \"5m\"\ntimezone = \"UTC\"\n",
-            "j.toml:3:12: timezone: has no effect",
-        ),
-        (
-            "name = \"a\"\ncron = \"@daily\"\ntimezone = \"Asia/Shangai\"\n",
-            "j.toml:3:12: timezone: unknown time zone \"Asia/Shangai\" (did you mean \"Asia/Shanghai\"?)",
-        ),
-        (
-            "name = \"a\"\ncron = \"@daily\"\nstarts = \"tomorrow\"\n",
-            "j.toml:3:10: starts: \"tomorrow\" is not a time",
-        ),
-        (
-            "name = \"a\"\ncron = \"@daily\"\nstarts = 2026-01-01\n",
-            "j.toml:3:10: starts: \"2026-01-01\" is not a time",
-        ),
-        (
-            "name = \"a\"\nmisfire = \"never\"\n",
-            "j.toml:2:11: misfire: found `never`, accepted: `skip`, `once`, `all`",
-        ),
-        (
-            "name = \"a\"\nmisfire = \"once\"\n",
-            "j.toml:2:11: misfire: has no effect: the job has neither",
-        ),
-        (
-            "name = \"a\"\ncron = \"@daily\"\nmisfire = { policy = \"once\", max = 2 }\n",
-            "j.toml:3:36: misfire.max: has no effect unless",
-        ),
-        (
-            "name = \"a\"\nretry = { max_attempts = 0 }\n",
-            "j.toml:2:26: retry.max_attempts: found 0, accepted are 1 to 1000",
-        ),
-        (
-            "name = \"a\"\nretry = { backoff = \"1h\", max_backoff = \"1m\" }\n",
-            "j.toml:2:41: retry.max_backoff: found 1m, accepted is at least `backoff` (1h)",
-        ),
-        (
-            "name = \"a\"\ndigest = \"abc\"\n",
-            "j.toml:2:10: digest: \"abc\" is not a digest",
-        ),
-        (
-            "name = \"a\"\n[limits]\nmemory = \"2GiB\"\n",
-            "j.toml:3:10: limits.memory: found 2GiB, this pod allows at most 1GiB (its limits.memory)",
-        ),
-        (
-            "name = \"a\"\ntimeout = \"48h\"\n",
-            "j.toml:2:11: timeout: found 2days, this pod allows at most 1day (its limits.timeout)",
-        ),
-        (
-            "name = \"a\"\n[allow]\nhttp = [\"https://ok.example\", \"ftp://x\"]\n",
-            "j.toml:3:31: allow.http.1: ",
-        ),
-        (
-            "name = \"a\"\n[params]\nx = { env = \"NO-DASH\" }\n",
-            "j.toml:3:13: params.x.env: \"NO-DASH\" is not a variable's name",
-        ),
-    ];
-    for (text, expected) in table {
+    for (text, expected) in REFUSED {
         let error = error(text);
         assert!(
             error.starts_with(expected),

@@ -234,9 +234,8 @@ fn overlay(loaded: &mut Loaded, sources: &Sources<'_>) -> Result<(), ConfigError
         };
         match result {
             Ok(()) => {
-                _ = loaded
-                    .origins
-                    .insert((*key).to_owned(), Origin::Env { variable })
+                let origin = Origin::Env { variable };
+                loaded.origins.insert((*key).to_owned(), origin);
             }
             Err(message) => faults.push(Fault::of_key(variable, message)),
         }

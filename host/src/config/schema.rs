@@ -18,6 +18,11 @@ pub fn job() -> Value {
     schemars::schema_for!(JobToml).to_value()
 }
 
+/// A schema as the text that `config/schema/` holds.
+pub fn text(schema: &Value) -> String {
+    serde_json::to_string_pretty(schema).unwrap_or_default()
+}
+
 /// The keys of `wasmcron.toml`.
 pub fn settings_shape() -> &'static Shape {
     static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::of(&settings()));
@@ -29,3 +34,7 @@ pub fn job_shape() -> &'static Shape {
     static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::of(&job()));
     &SHAPE
 }
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;

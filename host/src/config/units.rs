@@ -119,12 +119,6 @@ impl Size {
     pub const fn bytes(self) -> u64 {
         self.0
     }
-
-    /// The bytes, as far as 32 bits count.
-    #[must_use]
-    pub fn bytes_u32(self) -> u32 {
-        u32::try_from(self.0).unwrap_or(u32::MAX)
-    }
 }
 
 impl From<u64> for Size {
@@ -158,7 +152,7 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         for (unit, name) in UNITS {
-            if self.0 >= unit && self.0 % unit == 0 {
+            if self.0 >= unit && self.0.is_multiple_of(unit) {
                 return write!(f, "{}{name}", self.0 / unit);
             }
         }

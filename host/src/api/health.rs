@@ -37,24 +37,37 @@ pub(super) async fn alive() -> &'static str {
 /// The store answers and tasks are taken.
 pub(super) async fn ready(State(pod): State<Arc<Pod>>) -> (StatusCode, Json<Readiness>) {
     let window = pod.settings.subscribers.window.get();
-    let beat = Duration::from_millis(boot_millis().saturating_sub(pod.last_beat.load(Ordering::Relaxed)));
-    let take = pod.clock.now().since(Timestamp::from_millis(pod.last_take.load(Ordering::Relaxed)));
+    let beat =
+        Duration::from_millis(boot_millis().saturating_sub(pod.last_beat.load(Ordering::Relaxed)));
+    let take = pod.clock.now().since(Timestamp::from_millis(
+        pod.last_take.load(Ordering::Relaxed),
+    ));
     let running = pod.attempts.running();
     let full = running >= usize::try_from(pod.capacity).unwrap_or(usize::MAX);
     let draining = pod.attempts.is_draining();
     let mut problems = Vec::new();
     if beat > window {
-        problems.push(format!("no heartbeat was acknowledged for {} s", beat.as_secs()));
+        problems.push(format!(
+            "no heartbeat was acknowledged for {} s",
+            beat.as_secs()
+        ));
     }
     // A pod whose slots are all taken rightly asks for nothing.
     if take > window && !full {
-        problems.push(format!("no task was asked for with an answer for {} s", take.as_secs()));
+        problems.push(format!(
+            "no task was asked for with an answer for {} s",
+            take.as_secs()
+        ));
     }
     if draining {
         problems.push("the pod is draining".into());
     }
     let ready = problems.is_empty();
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let answer = Readiness {
         ready,
         pod: pod.me.address.to_string(),

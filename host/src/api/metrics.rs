@@ -11,7 +11,14 @@ use crate::services::pod::Pod;
 /// Prometheus' text format.
 pub(super) async fn show(State(pod): State<Arc<Pod>>) -> Response {
     match pod.metrics.encode() {
-        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        Ok(text) => (
+            [(
+                header::CONTENT_TYPE,
+                "text/plain; version=0.0.4; charset=utf-8",
+            )],
+            text,
+        )
+            .into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

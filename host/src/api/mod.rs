@@ -47,7 +47,8 @@ pub async fn run(pod: Arc<Pod>, listener: Listener) {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .with_state(pod);
-    let served = axum::serve(listener.socket, app).with_graceful_shutdown(stopped.cancelled_owned());
+    let served =
+        axum::serve(listener.socket, app).with_graceful_shutdown(stopped.cancelled_owned());
     if let Err(error) = served.await {
         tracing::error!(%error, "the HTTP port failed");
     }

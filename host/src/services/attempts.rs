@@ -61,13 +61,19 @@ impl Attempts {
 
     /// Notes an attempt that begins.
     pub fn begin(&self, executing: Executing) {
-        self.lock().executing.insert(executing.attempt.run.clone(), executing);
+        self.lock()
+            .executing
+            .insert(executing.attempt.run.clone(), executing);
     }
 
     /// Forgets an attempt whose `finish` was answered.
     pub fn end(&self, attempt: &AttemptRef) {
         let mut inner = self.lock();
-        if inner.executing.get(&attempt.run).is_some_and(|known| known.attempt == *attempt) {
+        if inner
+            .executing
+            .get(&attempt.run)
+            .is_some_and(|known| known.attempt == *attempt)
+        {
             inner.executing.remove(&attempt.run);
         }
         drop(inner);

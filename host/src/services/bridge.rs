@@ -13,7 +13,9 @@ use wasmcron_core::job::Job;
 use wasmcron_runtime::{AttemptHost, LogLine, LogSource, Plugin, Progress, WriteRefused};
 use wasmcron_store::StoreError;
 use wasmcron_store::queue::Attempt;
-use wasmcron_store::runs::{AttemptRef, LogLine as StoredLine, SaveCheckpoint, Saved, StateWrite, Written};
+use wasmcron_store::runs::{
+    AttemptRef, LogLine as StoredLine, SaveCheckpoint, Saved, StateWrite, Written,
+};
 
 use super::pod::Pod;
 use crate::config::settings::SecretSource;
@@ -60,7 +62,13 @@ struct Outbox {
 impl Bridge {
     /// For one claimed attempt. Nothing is started until the guest has something to write.
     #[must_use]
-    pub fn new(pod: &Arc<Pod>, job: &Job, plugin: &Plugin, attempt: &Attempt, names: AttemptRef) -> Self {
+    pub fn new(
+        pod: &Arc<Pod>,
+        job: &Job,
+        plugin: &Plugin,
+        attempt: &Attempt,
+        names: AttemptRef,
+    ) -> Self {
         Bridge {
             pod: pod.clone(),
             attempt: names,
@@ -69,7 +77,12 @@ impl Bridge {
             schema: plugin.metadata().checkpoint_schema,
             checkpoint_limit: job.limits.checkpoint,
             state_limit: job.limits.state,
-            seq: AtomicU64::new(attempt.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.seq)),
+            seq: AtomicU64::new(
+                attempt
+                    .checkpoint
+                    .as_ref()
+                    .map_or(0, |checkpoint| checkpoint.seq),
+            ),
             saves: AtomicU32::new(0),
             outbox: Arc::default(),
             writer: Mutex::new(None),
@@ -96,7 +109,11 @@ impl Bridge {
 
     /// Writes what is left, for a bounded time.
     pub async fn close(&self) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let Some(writer) = writer else { return };
         self.outbox.closing.cancel();
         if tokio::time::timeout(CLOSE_WAIT, writer).await.is_err() {
@@ -105,7 +122,11 @@ impl Bridge {
     }
 
     fn push(&self, line: StoredLine) {
-        let mut lines = self.outbox.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self
+            .outbox
+            .lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if lines.len() == PENDING_LINES_MAX {
             lines.pop_front();
             self.pod.metrics.log_dropped.inc();
@@ -122,7 +143,8 @@ impl Bridge {
     fn ensure_writer(&self) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if writer.is_none() {
-            let (pod, attempt, outbox) = (self.pod.clone(), self.attempt.clone(), self.outbox.clone());
+            let (pod, attempt, outbox) =
+                (self.pod.clone(), self.attempt.clone(), self.outbox.clone());
             *writer = Some(tokio::spawn(write_out(pod, attempt, outbox)));
         }
     }
@@ -146,8 +168,17 @@ impl Bridge {
     }
 
     async fn write_state(&self, key: &str, value: Option<Bytes>) -> Result<(), WriteRefused> {
-        let write = StateWrite { key: key.to_owned(), value: value.map(|value| value.to_vec()) };
-        let written = self.persist(|| self.pod.store.set_state(&self.attempt, &write, self.state_limit)).await?;
+        let write = StateWrite {
+            key: key.to_owned(),
+            value: value.map(|value| value.to_vec()),
+        };
+        let written = self
+            .persist(|| {
+                self.pod
+                    .store
+                    .set_state(&self.attempt, &write, self.state_limit)
+            })
+            .await?;
         match written {
             Written::Written => Ok(()),
             Written::Fenced => Err(self.fenced()),
@@ -174,7 +205,10 @@ impl AttemptHost for Bridge {
             data: data.to_vec(),
             limit: self.checkpoint_limit,
         };
-        match self.persist(|| self.pod.store.save_checkpoint(&save)).await? {
+        match self
+            .persist(|| self.pod.store.save_checkpoint(&save))
+            .await?
+        {
             Saved::Saved(seq) => {
                 self.seq.store(seq, Ordering::Release);
                 self.saves.fetch_add(1, Ordering::AcqRel);
@@ -188,7 +222,9 @@ impl AttemptHost for Bridge {
     }
 
     async fn state_get(&self, key: &str) -> Result<Option<Bytes>, WriteRefused> {
-        let value = self.persist(|| self.pod.store.get_state(&self.attempt.job, key)).await?;
+        let value = self
+            .persist(|| self.pod.store.get_state(&self.attempt.job, key))
+            .await?;
         Ok(value.map(Bytes::from))
     }
 
@@ -220,21 +256,28 @@ impl AttemptHost for Bridge {
             total: progress.total,
             message: progress.message,
         };
-        *self.outbox.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(newest);
+        *self
+            .outbox
+            .progress
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(newest);
         self.ensure_writer();
     }
 
     async fn secret(&self, name: &str) -> Result<String, String> {
         let Some(source) = self.pod.settings.secrets.get(name) else {
-            return Err(format!("this pod's settings have no [secrets] entry for {name}"));
+            return Err(format!(
+                "this pod's settings have no [secrets] entry for {name}"
+            ));
         };
         match source {
-            SecretSource::Env(variable) => {
-                std::env::var(variable).map_err(|_| format!("the environment variable {variable} is not set"))
-            }
+            SecretSource::Env(variable) => std::env::var(variable)
+                .map_err(|_| format!("the environment variable {variable} is not set")),
             SecretSource::File(path) => {
                 let text = tokio::fs::read_to_string(path).await;
-                let text = text.map_err(|error| format!("the secret's file cannot be read: {}", error.kind()))?;
+                let text = text.map_err(|error| {
+                    format!("the secret's file cannot be read: {}", error.kind())
+                })?;
                 Ok(text.strip_suffix('\n').map(str::to_owned).unwrap_or(text))
             }
         }
@@ -252,7 +295,11 @@ async fn write_out(pod: Arc<Pod>, attempt: AttemptRef, outbox: Arc<Outbox>) {
             lines.drain(..count).collect()
         };
         let progress = if closing || progress_at <= tokio::time::Instant::now() {
-            outbox.progress.lock().unwrap_or_else(PoisonError::into_inner).take()
+            outbox
+                .progress
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take()
         } else {
             None
         };

@@ -14,7 +14,9 @@ pub fn boot() -> Duration {
 
 /// This machine's wall clock.
 fn local_millis() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -40,14 +42,22 @@ impl StoreClock {
         let now = boot();
         let trip = u64::try_from(now.saturating_sub(sent).as_millis()).unwrap_or(u64::MAX);
         // An estimate ages by a millisecond each second, since clocks drift and are set.
-        let age = u64::try_from(now.as_millis()).unwrap_or(0) - self.measured.load(Ordering::Relaxed);
-        let aged = self.quality.load(Ordering::Relaxed).saturating_add(age / 1_000);
+        let age =
+            u64::try_from(now.as_millis()).unwrap_or(0) - self.measured.load(Ordering::Relaxed);
+        let aged = self
+            .quality
+            .load(Ordering::Relaxed)
+            .saturating_add(age / 1_000);
         let first = self.measured.load(Ordering::Relaxed) == 0;
         if first || trip <= aged {
             let half = i64::try_from(trip / 2).unwrap_or(0);
-            self.offset.store(store.as_millis() + half - local_millis(), Ordering::Relaxed);
+            self.offset
+                .store(store.as_millis() + half - local_millis(), Ordering::Relaxed);
             self.quality.store(trip, Ordering::Relaxed);
-            self.measured.store(u64::try_from(now.as_millis()).unwrap_or(0).max(1), Ordering::Relaxed);
+            self.measured.store(
+                u64::try_from(now.as_millis()).unwrap_or(0).max(1),
+                Ordering::Relaxed,
+            );
         }
     }
 
@@ -81,7 +91,10 @@ mod tests {
         let clock = StoreClock::default();
         clock.measure(boot(), clock.now());
         let before = clock.offset_millis();
-        clock.measure(boot().saturating_sub(Duration::from_secs(40)), clock.now() + Duration::from_secs(9));
+        clock.measure(
+            boot().saturating_sub(Duration::from_secs(40)),
+            clock.now() + Duration::from_secs(9),
+        );
         assert_eq!(clock.offset_millis(), before);
     }
 }

@@ -50,17 +50,16 @@ impl Definitions {
         self.pending.get(job).map(|(_, stored)| stored.since)
     }
 
-    /// Whether some live pod has the job.
-    #[must_use]
-    pub fn is_held(&self, job: &JobName) -> bool {
-        self.reports.contains_key(job)
-    }
-
     /// Compares what is stored with what pods report, and opens what may be opened.
     ///
     /// # Errors
     /// When the store does not answer; what was not opened is tried again.
-    pub async fn step(&mut self, pod: &Pod, agenda: &mut Agenda, term: &TermRef) -> Result<Step, StoreError> {
+    pub async fn step(
+        &mut self,
+        pod: &Pod,
+        agenda: &mut Agenda,
+        term: &TermRef,
+    ) -> Result<Step, StoreError> {
         if self.dirty {
             self.compare(pod, agenda);
             self.dirty = false;
@@ -68,7 +67,10 @@ impl Definitions {
         let mut step = Step::Done;
         for (job, (was, stored)) in self.pending.clone() {
             // What the old definition made due before the new one rules is decided first.
-            let owes = agenda.get(job.as_str()).and_then(due::next_due).is_some_and(|at| at <= stored.since);
+            let owes = agenda
+                .get(job.as_str())
+                .and_then(due::next_due)
+                .is_some_and(|at| at <= stored.since);
             if owes {
                 continue;
             }
@@ -111,7 +113,12 @@ impl Definitions {
     }
 }
 
-fn opened(known: Option<&JobView>, job: &JobName, stored: StoredDefinition, cursor: wasmcron_core::time::Timestamp) -> JobView {
+fn opened(
+    known: Option<&JobView>,
+    job: &JobName,
+    stored: StoredDefinition,
+    cursor: wasmcron_core::time::Timestamp,
+) -> JobView {
     let mut view = known.cloned().unwrap_or_else(|| JobView {
         job: job.clone(),
         stored: stored.clone(),

@@ -28,7 +28,9 @@ pub async fn run(pod: Arc<Pod>, setter: LeadSetter) {
     };
     let outage = Outage::new("elector");
     let mut wakes = pod.wakes.subscribe();
-    let mut part = Part::Follower { campaign_at: boot() };
+    let mut part = Part::Follower {
+        campaign_at: boot(),
+    };
     loop {
         announce(&pod, &setter, part);
         let wait = elect::wake_at(part).saturating_sub(boot());
@@ -59,7 +61,9 @@ pub async fn run(pod: Arc<Pod>, setter: LeadSetter) {
 
 fn announce(pod: &Pod, setter: &LeadSetter, part: Part) {
     setter.set(part);
-    pod.metrics.is_leader.set(i64::from(elect::term(part, boot()).is_some()));
+    pod.metrics
+        .is_leader
+        .set(i64::from(elect::term(part, boot()).is_some()));
 }
 
 async fn ask(pod: &Pod, part: Part, policy: &ElectPolicy, outage: &Outage) -> Heard {
@@ -68,7 +72,10 @@ async fn ask(pod: &Pod, part: Part, policy: &ElectPolicy, outage: &Outage) -> He
     let patience = policy.ttl / 2;
     let answer = match elect::term(part, sent) {
         Some(term) => {
-            let me = TermRef { pod: pod.me.clone(), term };
+            let me = TermRef {
+                pod: pod.me.clone(),
+                term,
+            };
             let renewal = pod.store.renew(&me, policy.ttl);
             tokio::time::timeout(patience, renewal).await.map(|answer| {
                 answer.map(|renewal| match renewal {
@@ -79,15 +86,17 @@ async fn ask(pod: &Pod, part: Part, policy: &ElectPolicy, outage: &Outage) -> He
         }
         None => {
             let campaign = pod.store.campaign(&pod.me, policy.ttl);
-            tokio::time::timeout(patience, campaign).await.map(|answer| {
-                answer.map(|campaign| match campaign {
-                    Campaign::Won(term) => Heard::Lease { sent, term },
-                    Campaign::Held { expires_in, .. } => {
-                        let spread = SPREAD_MAX * fastrand::u32(0..100) / 100;
-                        Heard::Held { expires_in, spread }
-                    }
+            tokio::time::timeout(patience, campaign)
+                .await
+                .map(|answer| {
+                    answer.map(|campaign| match campaign {
+                        Campaign::Won(term) => Heard::Lease { sent, term },
+                        Campaign::Held { expires_in, .. } => {
+                            let spread = SPREAD_MAX * fastrand::u32(0..100) / 100;
+                            Heard::Held { expires_in, spread }
+                        }
+                    })
                 })
-            })
         }
     };
     match answer {
@@ -105,14 +114,25 @@ async fn ask(pod: &Pod, part: Part, policy: &ElectPolicy, outage: &Outage) -> He
 
 async fn resign(pod: &Pod, setter: &LeadSetter, part: Part) {
     let term = elect::term(part, boot());
-    announce(pod, setter, Part::Follower { campaign_at: Duration::MAX });
+    announce(
+        pod,
+        setter,
+        Part::Follower {
+            campaign_at: Duration::MAX,
+        },
+    );
     let Some(term) = term else { return };
-    let me = TermRef { pod: pod.me.clone(), term };
+    let me = TermRef {
+        pod: pod.me.clone(),
+        term,
+    };
     match pod.store.resign(&me).await {
         Ok(_) => {
             pod.metrics.event("leader.resigned");
             tracing::info!(%term, "leader.resigned");
         }
-        Err(error) => tracing::warn!(%term, %error, "could not resign; the lease runs out by itself"),
+        Err(error) => {
+            tracing::warn!(%term, %error, "could not resign; the lease runs out by itself");
+        }
     }
 }

@@ -9,8 +9,8 @@ use wasmcron_core::job::Job;
 use wasmcron_core::run::{Checkpoint, Outcome};
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_runtime::{
-    AttemptControl, AttemptEnd, AttemptReport, AttemptSpec, Call, CallReason, Grants, Limits, Plugin, SavedCheckpoint,
-    StopReason,
+    AttemptControl, AttemptEnd, AttemptReport, AttemptSpec, Call, CallReason, Grants, Limits,
+    Plugin, SavedCheckpoint, StopReason,
 };
 use wasmcron_store::queue::Attempt;
 use wasmcron_store::runs::{AttemptRef, Finish, Finished, Next, StateWrite};
@@ -23,8 +23,18 @@ use super::pod::Pod;
 use crate::config::params;
 
 /// Executes an attempt whose claim was sent at `sent` (since boot), to its acknowledged end.
-pub async fn execute(pod: &Arc<Pod>, job: &Arc<Job>, plugin: &Arc<Plugin>, attempt: Attempt, sent: Duration) {
-    let names = AttemptRef { job: job.name.clone(), run: attempt.task.run.clone(), fence: attempt.fence };
+pub async fn execute(
+    pod: &Arc<Pod>,
+    job: &Arc<Job>,
+    plugin: &Arc<Plugin>,
+    attempt: Attempt,
+    sent: Duration,
+) {
+    let names = AttemptRef {
+        job: job.name.clone(),
+        run: attempt.task.run.clone(),
+        fence: attempt.fence,
+    };
     let control = AttemptControl::with_lease(lease_until(pod, sent));
     let cancelled_by = Arc::new(Mutex::new(None));
     pod.attempts.begin(Executing {
@@ -48,8 +58,22 @@ pub async fn execute(pod: &Arc<Pod>, job: &Arc<Job>, plugin: &Arc<Plugin>, attem
     };
     bridge.close().await;
     pod.metrics.log_dropped.inc_by(report.log_dropped_lines);
-    let by = cancelled_by.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    conclude(pod, job, plugin, &attempt, &names, report, &control, by, bridge.progressed()).await;
+    let by = cancelled_by
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    conclude(
+        pod,
+        job,
+        plugin,
+        &attempt,
+        &names,
+        report,
+        &control,
+        by,
+        bridge.progressed(),
+    )
+    .await;
     pod.attempts.end(&names);
     pod.metrics.running.dec();
 }
@@ -57,7 +81,10 @@ pub async fn execute(pod: &Arc<Pod>, job: &Arc<Job>, plugin: &Arc<Plugin>, attem
 fn observe_start(pod: &Pod, task: &Task) {
     if matches!(task.reason, Reason::Scheduled | Reason::Manual) {
         let late = pod.clock.now().since(task.nominal);
-        pod.metrics.start_delay.with_label_values::<&str>(&[]).observe(late.as_secs_f64());
+        pod.metrics
+            .start_delay
+            .with_label_values::<&str>(&[])
+            .observe(late.as_secs_f64());
     }
 }
 
@@ -87,8 +114,11 @@ async fn prepare(
     let fatal = |message: String| AttemptEnd::Fatal { message };
     let lookup = |name: &str| std::env::var(name).ok();
     let parameters = params::resolve(&attempt.task.params, lookup).map_err(fatal)?;
-    let value = serde_json::from_str(&parameters).map_err(|error| fatal(format!("parameters: {error}")))?;
-    plugin.check_parameters(&value).map_err(|faults| fatal(format!("parameters: {}", faults.join("; "))))?;
+    let value =
+        serde_json::from_str(&parameters).map_err(|error| fatal(format!("parameters: {error}")))?;
+    plugin
+        .check_parameters(&value)
+        .map_err(|faults| fatal(format!("parameters: {}", faults.join("; "))))?;
     let (plugin, checkpoint) = match &attempt.checkpoint {
         Some(checkpoint) => fit(pod, plugin, checkpoint, &limits(pod, job), bridge).await,
         None => (plugin.clone(), None),
@@ -109,13 +139,27 @@ async fn prepare(
     };
     let grants = Arc::new(grants(job).map_err(fatal)?);
     let limits = limits(pod, job);
-    Ok((plugin, AttemptSpec { call, limits, grants, checkpoint, control: control.clone() }))
+    Ok((
+        plugin,
+        AttemptSpec {
+            call,
+            limits,
+            grants,
+            checkpoint,
+            control: control.clone(),
+        },
+    ))
 }
 
 fn limits(pod: &Pod, job: &Job) -> Limits {
     let time = job.definition.timeout;
     // A short attempt is warned within its last tenth.
-    let notice = pod.settings.runtime.stop_notice.get().min((time / 10).max(Duration::from_millis(100)));
+    let notice = pod
+        .settings
+        .runtime
+        .stop_notice
+        .get()
+        .min((time / 10).max(Duration::from_millis(100)));
     Limits {
         time: Some(time),
         time_notice: Some(notice),
@@ -141,23 +185,54 @@ fn call_reason(reason: Reason) -> CallReason {
 }
 
 fn grants(job: &Job) -> Result<Grants, String> {
-    let http = job.allow.http.iter().map(|origin| origin.parse()).collect::<Result<_, String>>()?;
-    let env = job.allow.env.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
-    Ok(Grants { http, env, secrets: job.allow.secrets.iter().cloned().collect() })
+    let http = job
+        .allow
+        .http
+        .iter()
+        .map(|origin| origin.parse())
+        .collect::<Result<_, String>>()?;
+    let env = job
+        .allow
+        .env
+        .iter()
+        .filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)))
+        .collect();
+    Ok(Grants {
+        http,
+        env,
+        secrets: job.allow.secrets.iter().cloned().collect(),
+    })
 }
 
 /// Finds who can read a checkpoint: this version if the format is its own, or if it can migrate it;
 /// else the version that wrote it, while this pod still has it; else the run starts anew, saying so.
-async fn fit(pod: &Pod, plugin: &Arc<Plugin>, checkpoint: &Checkpoint, limits: &Limits, bridge: &Bridge) -> (Arc<Plugin>, Option<SavedCheckpoint>) {
-    let saved = |schema, data: Vec<u8>| SavedCheckpoint { schema, data: Bytes::from(data), attempt: checkpoint.attempt };
+async fn fit(
+    pod: &Pod,
+    plugin: &Arc<Plugin>,
+    checkpoint: &Checkpoint,
+    limits: &Limits,
+    bridge: &Bridge,
+) -> (Arc<Plugin>, Option<SavedCheckpoint>) {
+    let saved = |schema, data: Vec<u8>| SavedCheckpoint {
+        schema,
+        data: Bytes::from(data),
+        attempt: checkpoint.attempt,
+    };
     let wanted = plugin.metadata().checkpoint_schema;
     if checkpoint.schema == wanted {
         return (plugin.clone(), Some(saved(wanted, checkpoint.data.clone())));
     }
-    let mut why = format!("the checkpoint has format {}, this version of the plugin reads {wanted}", checkpoint.schema);
+    let mut why = format!(
+        "the checkpoint has format {}, this version of the plugin reads {wanted}",
+        checkpoint.schema
+    );
     if plugin.supports_migration() {
         let data = Bytes::from(checkpoint.data.clone());
-        match pod.runtime.migrate_checkpoint(plugin, checkpoint.schema, data, limits).await {
+        match pod
+            .runtime
+            .migrate_checkpoint(plugin, checkpoint.schema, data, limits)
+            .await
+        {
             Ok(data) => return (plugin.clone(), Some(saved(wanted, data.to_vec()))),
             Err(error) => why = format!("{why}, and its migration failed: {error}"),
         }
@@ -185,8 +260,14 @@ async fn conclude(
     progressed: bool,
 ) {
     let outcome = outcome(&report, cancelled_by);
-    let asked_to_yield = matches!(control.stop_reason(), Some(StopReason::Draining | StopReason::Reload));
-    let met = Circumstances { progressed, asked_to_yield };
+    let asked_to_yield = matches!(
+        control.stop_reason(),
+        Some(StopReason::Draining | StopReason::Reload)
+    );
+    let met = Circumstances {
+        progressed,
+        asked_to_yield,
+    };
     let after = finish::finish(&job.definition, &attempt.task, &outcome, met);
     let state = report.on_success_state.into_iter();
     let finish = Finish {
@@ -195,7 +276,12 @@ async fn conclude(
         outcome,
         next: next(after),
         digest: Some(plugin.digest().clone()),
-        state: state.map(|write| StateWrite { key: write.key, value: write.value.map(|v| v.to_vec()) }).collect(),
+        state: state
+            .map(|write| StateWrite {
+                key: write.key,
+                value: write.value.map(|v| v.to_vec()),
+            })
+            .collect(),
         state_limit: job.limits.state,
         retention: pod.retention(),
     };
@@ -206,9 +292,19 @@ async fn conclude(
 fn next(after: After) -> Next {
     match after {
         After::End { state, why } => Next::End { state, why },
-        After::Again { reason, due_in, failures, idle_yields, why } => {
-            Next::Again { reason, due_in, failures, idle_yields, why }
-        }
+        After::Again {
+            reason,
+            due_in,
+            failures,
+            idle_yields,
+            why,
+        } => Next::Again {
+            reason,
+            due_in,
+            failures,
+            idle_yields,
+            why,
+        },
     }
 }
 
@@ -223,9 +319,17 @@ async fn send(pod: &Pod, mut finish: Finish) -> Finish {
                 return finish;
             }
             Ok(Finished::TooLarge(limit)) => {
-                let message = format!("the job's state exceeds its limit of {limit} bytes (`limits.state`)");
-                finish.outcome = Outcome::Failed { message: message.clone(), retry: false, after_ms: None };
-                finish.next = Next::End { state: wasmcron_core::run::RunState::Failed, why: Some(message) };
+                let message =
+                    format!("the job's state exceeds its limit of {limit} bytes (`limits.state`)");
+                finish.outcome = Outcome::Failed {
+                    message: message.clone(),
+                    retry: false,
+                    after_ms: None,
+                };
+                finish.next = Next::End {
+                    state: wasmcron_core::run::RunState::Failed,
+                    why: Some(message),
+                };
                 finish.state.clear();
             }
             Err(error) => {
@@ -243,22 +347,46 @@ fn outcome(report: &AttemptReport, cancelled_by: Option<String>) -> Outcome {
     let message = report.end.message();
     let by = || cancelled_by.clone().unwrap_or_else(|| "its plugin".into());
     match &report.end {
-        AttemptEnd::Done { summary } => Outcome::Succeeded { summary: summary.clone() },
+        AttemptEnd::Done { summary } => Outcome::Succeeded {
+            summary: summary.clone(),
+        },
         AttemptEnd::Yielded => Outcome::Yielded,
         AttemptEnd::Retry { after, .. } => {
             let after_ms = after.map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
-            Outcome::Failed { message, retry: true, after_ms }
+            Outcome::Failed {
+                message,
+                retry: true,
+                after_ms,
+            }
         }
-        AttemptEnd::Fatal { .. } => Outcome::Failed { message, retry: false, after_ms: None },
+        AttemptEnd::Fatal { .. } => Outcome::Failed {
+            message,
+            retry: false,
+            after_ms: None,
+        },
         AttemptEnd::Cancelled => Outcome::Cancelled { by: by() },
-        AttemptEnd::Interrupted { why: wasmcron_runtime::Why::Cancelled } => Outcome::Cancelled { by: by() },
+        AttemptEnd::Interrupted {
+            why: wasmcron_runtime::Why::Cancelled,
+        } => Outcome::Cancelled { by: by() },
         AttemptEnd::TimedOut { .. } => Outcome::TimedOut { message },
         // A trap may pass (a poisoned page, a full disk behind an API): the retry policy decides.
         AttemptEnd::Trap(trap) => {
-            let trace = trap.backtrace.as_deref().map(|trace| format!("\n{trace}")).unwrap_or_default();
-            Outcome::Failed { message: format!("{message}{trace}"), retry: true, after_ms: None }
+            let trace = trap
+                .backtrace
+                .as_deref()
+                .map(|trace| format!("\n{trace}"))
+                .unwrap_or_default();
+            Outcome::Failed {
+                message: format!("{message}{trace}"),
+                retry: true,
+                after_ms: None,
+            }
         }
-        AttemptEnd::LimitExceeded { .. } => Outcome::Failed { message, retry: true, after_ms: None },
+        AttemptEnd::LimitExceeded { .. } => Outcome::Failed {
+            message,
+            retry: true,
+            after_ms: None,
+        },
         AttemptEnd::Interrupted { .. } | AttemptEnd::LeaseLost | AttemptEnd::HostError { .. } => {
             Outcome::Lost { reason: message }
         }
@@ -270,7 +398,10 @@ fn note_end(pod: &Pod, job: &Job, attempt: &Attempt, finish: &Finish, wall: Dura
     pod.metrics.outcomes.with_label_values(&[outcome]).inc();
     pod.metrics.event("run.finished");
     if matches!(finish.next, Next::End { .. }) {
-        pod.metrics.run_ended(job.name.as_str(), pod.clock.now().since(attempt.task.nominal));
+        pod.metrics.run_ended(
+            job.name.as_str(),
+            pod.clock.now().since(attempt.task.nominal),
+        );
     }
     let (run, number) = (&finish.attempt.run, attempt.task.attempt);
     let seconds = wall.as_secs_f64();

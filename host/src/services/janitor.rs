@@ -1,26 +1,44 @@
-//! Removes what dead pods left behind, while this pod leads.
+//! Removes what dead pods and deleted jobs left behind, while this pod leads.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use wasmcron_core::ids::JobName;
+use wasmcron_core::view::Pod as PodView;
+use wasmcron_store::leadership::TermRef;
+
 use wasmcron_store::pods::Forgotten;
 
+use super::clock::boot;
 use super::outage::Outage;
 use super::pod::Pod;
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often it looks for jobs that no pod has.
+const JOBS_EVERY: Duration = Duration::from_secs(600);
+/// How long no live pod must have had a job before the store forgets it: longer than any deployment.
+const ORPHANED_FOR: Duration = Duration::from_secs(86_400);
+
+/// Since when this leader has seen no pod that holds a job.
+#[derive(Default)]
+struct Orphans {
+    since: BTreeMap<JobName, Duration>,
+    looked: Option<Duration>,
+}
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
     let outage = Outage::new("janitor");
     let mut lead = pod.lead.clone();
+    let mut orphans = Orphans::default();
     loop {
         let term = tokio::select! {
             () = pod.stopped.cancelled() => return,
             term = lead.wait() => term,
         };
-        match clean(&pod, &term).await {
+        match clean(&pod, &term, &mut orphans).await {
             Ok(()) => outage.answered(),
             Err(error) => {
                 outage.failed(&error, &pod.metrics);
@@ -32,15 +50,61 @@ pub async fn run(pod: Arc<Pod>) {
     }
 }
 
-async fn clean(pod: &Pod, term: &wasmcron_store::leadership::TermRef) -> wasmcron_store::Result<()> {
+async fn clean(pod: &Pod, term: &TermRef, orphans: &mut Orphans) -> wasmcron_store::Result<()> {
     let window = pod.settings.active_window();
-    for one in pod.store.pods().await? {
-        if one.is_active(pod.clock.now(), window) {
-            continue;
-        }
+    let pods = pod.store.pods().await?;
+    let (live, silent): (Vec<_>, Vec<_>) = pods
+        .into_iter()
+        .partition(|one| one.is_active(pod.clock.now(), window));
+    for one in silent {
         if pod.store.forget(term, &one.address, window).await? == Forgotten::Forgotten {
             tracing::info!(pod = %one.address, "pod.forgotten");
         }
     }
-    Ok(())
+    orphans.look(pod, term, &live).await
+}
+
+impl Orphans {
+    async fn look(
+        &mut self,
+        pod: &Pod,
+        term: &TermRef,
+        live: &[PodView],
+    ) -> wasmcron_store::Result<()> {
+        let now = boot();
+        if self
+            .looked
+            .is_some_and(|at| now.saturating_sub(at) < JOBS_EVERY)
+        {
+            return Ok(());
+        }
+        let reports = live.iter().filter_map(|one| one.report.as_ref());
+        let held: BTreeSet<&JobName> = reports.flat_map(|report| report.jobs.keys()).collect();
+        let mut seen = BTreeMap::new();
+        let mut cursor = None;
+        loop {
+            let page = pod.store.view(cursor).await?;
+            for view in page
+                .jobs
+                .into_iter()
+                .filter(|view| !held.contains(&view.job))
+            {
+                let since = self.since.get(&view.job).copied().unwrap_or(now);
+                seen.insert(view.job, since);
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        for (job, since) in &seen {
+            if now.saturating_sub(*since) >= ORPHANED_FOR {
+                pod.store.retire(term, job).await?;
+                tracing::info!(%job, "job.retired");
+            }
+        }
+        self.since = seen;
+        self.looked = Some(now);
+        Ok(())
+    }
 }

@@ -27,7 +27,10 @@ pub struct JobBook {
 
 impl Default for JobBook {
     fn default() -> Self {
-        JobBook { jobs: RwLock::default(), version: watch::Sender::new(0) }
+        JobBook {
+            jobs: RwLock::default(),
+            version: watch::Sender::new(0),
+        }
     }
 }
 
@@ -35,7 +38,10 @@ impl JobBook {
     /// All jobs as they are now.
     #[must_use]
     pub fn all(&self) -> Arc<BTreeMap<JobName, Known>> {
-        self.jobs.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.jobs
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// One job.
@@ -52,13 +58,24 @@ impl JobBook {
             .into_iter()
             .map(|job| {
                 let hash = job.definition.hash();
-                let since = before.get(&job.name).filter(|known| known.report.hash == hash);
+                let since = before
+                    .get(&job.name)
+                    .filter(|known| known.report.hash == hash);
                 let since = since.map_or(now, |known| known.report.since);
-                (job.name.clone(), Known { report: JobReport { hash, since }, job })
+                (
+                    job.name.clone(),
+                    Known {
+                        report: JobReport { hash, since },
+                        job,
+                    },
+                )
             })
             .collect();
         let same = before.len() == after.len()
-            && before.iter().zip(&after).all(|((a, x), (b, y))| a == b && *x.job == *y.job);
+            && before
+                .iter()
+                .zip(&after)
+                .all(|((a, x), (b, y))| a == b && *x.job == *y.job);
         if same {
             return false;
         }

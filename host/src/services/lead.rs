@@ -24,7 +24,9 @@ pub struct Lead {
 /// Both ends; the pod begins as a follower that campaigns at once.
 #[must_use]
 pub fn channel(me: PodRef) -> (LeadSetter, Lead) {
-    let (sender, part) = watch::channel(Part::Follower { campaign_at: Duration::ZERO });
+    let (sender, part) = watch::channel(Part::Follower {
+        campaign_at: Duration::ZERO,
+    });
     (LeadSetter(sender), Lead { me, part })
 }
 
@@ -44,7 +46,10 @@ impl Lead {
     #[must_use]
     pub fn term(&self) -> Option<TermRef> {
         let term = elect::term(*self.part.borrow(), boot())?;
-        Some(TermRef { pod: self.me.clone(), term })
+        Some(TermRef {
+            pod: self.me.clone(),
+            term,
+        })
     }
 
     /// Waits until the pod leads.

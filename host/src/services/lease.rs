@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tokio::time::Instant;
 use wasmcron_runtime::{StopReason, Why};
+use wasmcron_store::Store;
 use wasmcron_store::pods::Standing;
 use wasmcron_store::runs::{EXTEND_MAX, Extension};
-use wasmcron_store::Store;
 
 use super::attempts::Executing;
 use super::clock::boot;
@@ -63,11 +63,21 @@ async fn run(pod: &Pod, store: &dyn Store) {
         // Locks first: a late heartbeat costs a place in the round, a late extension an attempt.
         if next_extend <= Instant::now() {
             let answered = extend(pod, store, &extensions).await;
-            next_extend = Instant::now() + if answered { extend_every } else { RETRY_EVERY.min(extend_every) };
+            next_extend = Instant::now()
+                + if answered {
+                    extend_every
+                } else {
+                    RETRY_EVERY.min(extend_every)
+                };
         }
         if next_beat <= Instant::now() {
             let answered = beat(pod, store, &beats).await;
-            next_beat = Instant::now() + if answered { beat_every } else { RETRY_EVERY.min(beat_every) };
+            next_beat = Instant::now()
+                + if answered {
+                    beat_every
+                } else {
+                    RETRY_EVERY.min(beat_every)
+                };
         }
     }
 }
@@ -77,13 +87,22 @@ async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
         return true;
     }
     let sent = boot();
-    match store.heartbeat(&pod.me, &pod.load(), pod.settings.subscribers.window.get()).await {
+    match store
+        .heartbeat(&pod.me, &pod.load(), pod.settings.subscribers.window.get())
+        .await
+    {
         Ok(Standing::Current { now }) => {
             outage.answered();
             pod.clock.measure(sent, now);
-            pod.last_beat.store(wasmcron_runtime::boot_millis(), Ordering::Relaxed);
-            let seconds = Duration::from_millis(pod.clock.offset_millis().unsigned_abs()).as_secs_f64();
-            let sign = if pod.clock.offset_millis() < 0 { -1.0 } else { 1.0 };
+            pod.last_beat
+                .store(wasmcron_runtime::boot_millis(), Ordering::Relaxed);
+            let seconds =
+                Duration::from_millis(pod.clock.offset_millis().unsigned_abs()).as_secs_f64();
+            let sign = if pod.clock.offset_millis() < 0 {
+                -1.0
+            } else {
+                1.0
+            };
             pod.metrics.clock_offset.set(seconds * sign);
             true
         }
@@ -115,7 +134,10 @@ async fn extend(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
     for batch in executing.chunks(EXTEND_MAX) {
         let names: Vec<_> = batch.iter().map(|one| one.attempt.clone()).collect();
         let sent = boot();
-        match store.extend(&pod.me, &names, pod.settings.lock.ttl.get()).await {
+        match store
+            .extend(&pod.me, &names, pod.settings.lock.ttl.get())
+            .await
+        {
             Ok(answers) => {
                 outage.answered();
                 for (one, answer) in batch.iter().zip(answers) {
@@ -152,7 +174,10 @@ fn apply(pod: &Pod, one: &Executing, answer: &Extension, sent: Duration) {
 }
 
 fn cancel(pod: &Pod, one: &Executing, by: &str) {
-    let mut known = one.cancelled_by.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut known = one
+        .cancelled_by
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     if known.is_some() {
         return;
     }

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use prometheus::{
-    Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry, TextEncoder,
 };
 
 /// Buckets for how long things take, in seconds: from a no-op to an hour.
-const LATENCY_BUCKETS: [f64; 16] =
-    [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0];
+const LATENCY_BUCKETS: [f64; 16] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0,
+    3600.0,
+];
 
 /// Most job names that become label values; jobs beyond share the label `other`, so that a fleet with
 /// a hundred thousand jobs does not drown its Prometheus.
@@ -84,7 +86,11 @@ impl Metrics {
             )?,
             is_leader: register.gauge("scheduler_is_leader", "1 while this pod leads")?,
             events: register.counters("wasmcron_events_total", "Events by name", &["event"])?,
-            outcomes: register.counters("wasmcron_attempts_total", "Ended attempts by outcome", &["outcome"])?,
+            outcomes: register.counters(
+                "wasmcron_attempts_total",
+                "Ended attempts by outcome",
+                &["outcome"],
+            )?,
             publish_failed: register.counters(
                 "publish_failed_total",
                 "Looks at a due firing that found no pod, by reason",
@@ -96,18 +102,35 @@ impl Metrics {
                 "Refused new versions of plugins and job files",
                 &["kind"],
             )?,
-            reloaded: register.counters("wasmcron_reloads_total", "Changes taken into service", &["kind"])?,
+            reloaded: register.counters(
+                "wasmcron_reloads_total",
+                "Changes taken into service",
+                &["kind"],
+            )?,
             fenced: register.counter("wasmcron_fenced_total", "Writes refused to a straggler")?,
-            poisoned: register.counter("poisoned_total", "Jobs quarantined after too many recoveries")?,
+            poisoned: register.counter(
+                "poisoned_total",
+                "Jobs quarantined after too many recoveries",
+            )?,
             running: register.gauge("wasmcron_attempts_running", "Executing attempts")?,
-            store_errors: register.counters("wasmcron_store_errors_total", "Store errors by loop", &["loop"])?,
+            store_errors: register.counters(
+                "wasmcron_store_errors_total",
+                "Store errors by loop",
+                &["loop"],
+            )?,
             clock_offset: register.float_gauge(
                 "wasmcron_store_clock_offset_seconds",
                 "The store's clock minus this machine's",
             )?,
-            live_pods: register.gauge("wasmcron_live_pods", "Pods that this leader takes for alive")?,
+            live_pods: register.gauge(
+                "wasmcron_live_pods",
+                "Pods that this leader takes for alive",
+            )?,
             jobs: register.gauge("wasmcron_jobs", "Jobs in this pod's view")?,
-            log_dropped: register.counter("wasmcron_guest_log_dropped_total", "Dropped log lines of guests")?,
+            log_dropped: register.counter(
+                "wasmcron_guest_log_dropped_total",
+                "Dropped log lines of guests",
+            )?,
             job_labels: std::sync::Mutex::default(),
             registry,
         })
@@ -116,7 +139,10 @@ impl Metrics {
     /// The label of a job.
     #[must_use]
     pub fn job_label<'a>(&self, job: &'a str) -> &'a str {
-        let mut known = self.job_labels.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self
+            .job_labels
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if known.contains(job) {
             return job;
         }
@@ -129,12 +155,16 @@ impl Metrics {
 
     /// Counts a firing.
     pub fn trigger(&self, job: &str, status: &str) {
-        self.triggers.with_label_values(&[self.job_label(job), status]).inc();
+        self.triggers
+            .with_label_values(&[self.job_label(job), status])
+            .inc();
     }
 
     /// Notes how long a run took from its nominal time to its end.
     pub fn run_ended(&self, job: &str, latency: Duration) {
-        self.latency.with_label_values(&[self.job_label(job)]).observe(latency.as_secs_f64());
+        self.latency
+            .with_label_values(&[self.job_label(job)])
+            .observe(latency.as_secs_f64());
     }
 
     /// Counts an event.

@@ -24,14 +24,20 @@ impl Outage {
     /// For the loop of this name.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Outage { name, since: Mutex::new(None) }
+        Outage {
+            name,
+            since: Mutex::new(None),
+        }
     }
 
     /// Notes a failure; answers how long to wait before the next try: doubling, with a random fifth
     /// taken off so that pods do not come back together.
     pub fn failed(&self, error: &StoreError, metrics: &Metrics) -> Duration {
         metrics.store_errors.with_label_values(&[self.name]).inc();
-        let mut since = self.since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut since = self
+            .since
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let (_, count) = since.get_or_insert_with(|| {
             tracing::warn!(r#loop = self.name, %error, "store.lost");
             (boot(), 0)
@@ -43,7 +49,10 @@ impl Outage {
 
     /// Notes an answer.
     pub fn answered(&self) {
-        let mut since = self.since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut since = self
+            .since
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((at, count)) = since.take() {
             let seconds = boot().saturating_sub(at).as_secs_f64();
             tracing::info!(r#loop = self.name, seconds, failures = count, "store.back");

@@ -93,7 +93,10 @@ impl Pod {
             capacity: self.capacity,
             labels: self.settings.pod.labels.clone(),
             plugins: plugins.collect(),
-            jobs: jobs.iter().map(|(name, known)| (name.clone(), known.report.clone())).collect(),
+            jobs: jobs
+                .iter()
+                .map(|(name, known)| (name.clone(), known.report.clone()))
+                .collect(),
         }
     }
 
@@ -113,7 +116,10 @@ impl Pod {
     /// What is kept of ended runs.
     #[must_use]
     pub fn retention(&self) -> Retention {
-        Retention { age: self.settings.retention.age.get(), runs: self.settings.retention.runs }
+        Retention {
+            age: self.settings.retention.age.get(),
+            runs: self.settings.retention.runs,
+        }
     }
 
     /// Ends the process; the first reason given is the one shown.

@@ -26,7 +26,9 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
     }
     let due = pod.store.due_delayed(PUBLISH_MAX).await?;
     for id in &due.corrupt {
-        pod.store.bury(term, Register::Delayed, id, pod.retention()).await?;
+        pod.store
+            .bury(term, Register::Delayed, id, pod.retention())
+            .await?;
     }
     let mut moves: Vec<(RunId, PodAddress)> = Vec::new();
     let mut stuck = false;
@@ -67,25 +69,43 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
             }
         }
     }
-    Ok(if full && !stuck { Step::More } else { Step::Done })
+    Ok(if full && !stuck {
+        Step::More
+    } else {
+        Step::Done
+    })
 }
 
 fn pick(board: &mut Board, entry: &DelayedEntry) -> Result<PodAddress, NoPod> {
     let task = &entry.task;
-    let Some(view) = board.agenda.get(task.job.as_str()) else { return Err(NoPod::Job) };
+    let Some(view) = board.agenda.get(task.job.as_str()) else {
+        return Err(NoPod::Job);
+    };
     let mut definition = view.stored.definition.clone();
     if task.digest.is_some() {
         definition.digest.clone_from(&task.digest);
     }
-    board.picker.pick(task.job.as_str(), &definition, &task.avoid)
+    board
+        .picker
+        .pick(task.job.as_str(), &definition, &task.avoid)
 }
 
-async fn explain(pod: &Pod, term: &TermRef, entry: &DelayedEntry, why: &NoPod) -> Result<(), StoreError> {
+async fn explain(
+    pod: &Pod,
+    term: &TermRef,
+    entry: &DelayedEntry,
+    why: &NoPod,
+) -> Result<(), StoreError> {
     let text = why.to_string();
-    pod.metrics.publish_failed.with_label_values(&["delayed"]).inc();
+    pod.metrics
+        .publish_failed
+        .with_label_values(&["delayed"])
+        .inc();
     if entry.why.ends_with(&text) {
         return Ok(());
     }
     tracing::warn!(run = %entry.task.run, why = %text, "a due run waits");
-    pod.store.explain_delayed(term, &entry.task.run, &text).await
+    pod.store
+        .explain_delayed(term, &entry.task.run, &text)
+        .await
 }

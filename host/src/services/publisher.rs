@@ -49,18 +49,36 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
 }
 
 /// The decisions about one due job; none if it has to wait, which is then written down.
-async fn decide(pod: &Pod, board: &mut Board, term: &TermRef, job: &JobName, now: Timestamp) -> Result<Vec<Decision>, StoreError> {
-    let Some(view) = board.agenda.get(job.as_str()).cloned() else { return Ok(Vec::new()) };
-    let until = board.definitions.ends(job).map_or(now, |ends| ends.min(now));
+async fn decide(
+    pod: &Pod,
+    board: &mut Board,
+    term: &TermRef,
+    job: &JobName,
+    now: Timestamp,
+) -> Result<Vec<Decision>, StoreError> {
+    let Some(view) = board.agenda.get(job.as_str()).cloned() else {
+        return Ok(Vec::new());
+    };
+    let until = board
+        .definitions
+        .ends(job)
+        .map_or(now, |ends| ends.min(now));
     let mut decisions = Vec::new();
     for verdict in due::due(&view, until) {
         match verdict {
-            Verdict::Gap(gap) => decisions.push(Decision::Gap { job: job.clone(), gap }),
+            Verdict::Gap(gap) => decisions.push(Decision::Gap {
+                job: job.clone(),
+                gap,
+            }),
             Verdict::Fire { nominal, reason } => {
-                match board.picker.pick(job.as_str(), &view.stored.definition, &[]) {
+                match board
+                    .picker
+                    .pick(job.as_str(), &view.stored.definition, &[])
+                {
                     Ok(to) => {
                         let params = view.stored.definition.params.clone();
-                        let mut task = Task::first(RunId::nominal(job, nominal), nominal, reason, params);
+                        let mut task =
+                            Task::first(RunId::nominal(job, nominal), nominal, reason, params);
                         task.digest.clone_from(&view.stored.definition.digest);
                         decisions.push(Decision::Fire { task, to });
                     }
@@ -81,7 +99,14 @@ async fn decide(pod: &Pod, board: &mut Board, term: &TermRef, job: &JobName, now
 }
 
 /// Writes down why a due firing waits; logged when it begins to, counted each time.
-async fn wait(pod: &Pod, board: &mut Board, term: &TermRef, view: &JobView, why: &NoPod, now: Timestamp) -> Result<(), StoreError> {
+async fn wait(
+    pod: &Pod,
+    board: &mut Board,
+    term: &TermRef,
+    view: &JobView,
+    why: &NoPod,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let reason = match why {
         NoPod::NoneLive => "no_subscriber",
         NoPod::Labels { .. } => "labels",
@@ -90,15 +115,27 @@ async fn wait(pod: &Pod, board: &mut Board, term: &TermRef, view: &JobView, why:
         NoPod::Avoided => "avoided",
         NoPod::Exclusive => "exclusive",
     };
-    pod.metrics.publish_failed.with_label_values(&[reason]).inc();
+    pod.metrics
+        .publish_failed
+        .with_label_values(&[reason])
+        .inc();
     board.agenda.postpone(&view.job, now + PUT_OFF);
     let text = why.to_string();
-    if view.waiting.as_ref().is_some_and(|waiting| waiting.why == text) {
+    if view
+        .waiting
+        .as_ref()
+        .is_some_and(|waiting| waiting.why == text)
+    {
         return Ok(());
     }
     tracing::error!(job = %view.job, why = %text, "a due firing waits");
-    let waiting = Waiting { since: view.waiting.as_ref().map_or(now, |known| known.since), why: text };
-    pod.store.set_waiting(term, &view.job, Some(&waiting)).await?;
+    let waiting = Waiting {
+        since: view.waiting.as_ref().map_or(now, |known| known.since),
+        why: text,
+    };
+    pod.store
+        .set_waiting(term, &view.job, Some(&waiting))
+        .await?;
     let mut view = view.clone();
     view.waiting = Some(waiting);
     let job = view.job.clone();
@@ -107,7 +144,12 @@ async fn wait(pod: &Pod, board: &mut Board, term: &TermRef, view: &JobView, why:
     Ok(())
 }
 
-async fn publish(pod: &Pod, board: &mut Board, term: &TermRef, batch: &[Decision]) -> Result<Step, StoreError> {
+async fn publish(
+    pod: &Pod,
+    board: &mut Board,
+    term: &TermRef,
+    batch: &[Decision],
+) -> Result<Step, StoreError> {
     let answers = match pod.store.publish(term, batch).await? {
         PublishAnswer::Answers(answers) => answers,
         PublishAnswer::NotLeader => return Ok(Step::NotLeader),
@@ -118,7 +160,13 @@ async fn publish(pod: &Pod, board: &mut Board, term: &TermRef, batch: &[Decision
     Ok(Step::Done)
 }
 
-async fn apply(pod: &Pod, board: &mut Board, term: &TermRef, decision: &Decision, answer: Published) -> Result<(), StoreError> {
+async fn apply(
+    pod: &Pod,
+    board: &mut Board,
+    term: &TermRef,
+    decision: &Decision,
+    answer: Published,
+) -> Result<(), StoreError> {
     let (job, end) = match decision {
         Decision::Fire { task, .. } => (&task.job, task.nominal),
         Decision::Gap { job, gap } => (job, gap.to),
@@ -144,7 +192,9 @@ async fn apply(pod: &Pod, board: &mut Board, term: &TermRef, decision: &Decision
                 board.picker.exclude(to);
             }
         }
-        Published::Held { .. } | Published::Early => board.agenda.postpone(job, now + PUT_OFF_SHORT),
+        Published::Held { .. } | Published::Early => {
+            board.agenda.postpone(job, now + PUT_OFF_SHORT);
+        }
         Published::Paused | Published::Quarantined => {
             board.agenda.postpone(job, now + PUT_OFF);
             if let Some(view) = pod.store.job(job).await? {
@@ -163,8 +213,15 @@ fn count(pod: &Pod, decision: &Decision) {
             tracing::debug!(run = %task.run, pod = %to, "run.published");
         }
         Decision::Gap { job, gap } => {
-            let status = if gap.why == "misfire" { "missed" } else { "skipped" };
-            pod.metrics.triggers.with_label_values(&[pod.metrics.job_label(job.as_str()), status]).inc_by(gap.count);
+            let status = if gap.why == "misfire" {
+                "missed"
+            } else {
+                "skipped"
+            };
+            pod.metrics
+                .triggers
+                .with_label_values(&[pod.metrics.job_label(job.as_str()), status])
+                .inc_by(gap.count);
             pod.metrics.missed.inc_by(gap.count);
             pod.metrics.event("firing.missed");
             tracing::warn!(%job, from = %gap.from, to = %gap.to, count = gap.count, why = %gap.why, "firing.missed");
@@ -172,8 +229,19 @@ fn count(pod: &Pod, decision: &Decision) {
     }
 }
 
-async fn clear_waiting(pod: &Pod, board: &mut Board, term: &TermRef, job: &JobName) -> Result<(), StoreError> {
-    let Some(view) = board.agenda.get(job.as_str()).filter(|view| view.waiting.is_some()) else { return Ok(()) };
+async fn clear_waiting(
+    pod: &Pod,
+    board: &mut Board,
+    term: &TermRef,
+    job: &JobName,
+) -> Result<(), StoreError> {
+    let Some(view) = board
+        .agenda
+        .get(job.as_str())
+        .filter(|view| view.waiting.is_some())
+    else {
+        return Ok(());
+    };
     let mut view = view.clone();
     view.waiting = None;
     tracing::info!(%job, "a firing that waited was published");

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wasmcron_core::decide::publish::Picker;
-use wasmcron_core::decide::recover::{self, ACTIONS_MAX, Action, Past, Recover, RecoverPolicy, SeenAs};
+use wasmcron_core::decide::recover::{
+    self, ACTIONS_MAX, Action, Past, Recover, RecoverPolicy, SeenAs,
+};
 use wasmcron_core::ids::{JobName, PodAddress, RunId};
 use wasmcron_core::run::RunState;
-use wasmcron_core::view::{JobView, LockHolder, Pod as PodView, RunningEntry, ScheduledEntry, Successes};
+use wasmcron_core::view::{
+    JobView, LockHolder, Pod as PodView, RunningEntry, ScheduledEntry, Successes,
+};
 use wasmcron_store::StoreError;
 use wasmcron_store::control::Wake;
 use wasmcron_store::leadership::TermRef;
@@ -82,8 +86,13 @@ impl Scan {
         let pods = self.scan_scheduled(pod, term, &mut found).await?;
         self.scan_running(pod, term, &mut found).await?;
         if !found.actions.is_empty() {
-            let pods = if pods.is_empty() { pod.store.pods().await? } else { pods.into_values().collect() };
-            self.picker.refresh(pods, pod.clock.now(), self.policy.active_window);
+            let pods = if pods.is_empty() {
+                pod.store.pods().await?
+            } else {
+                pods.into_values().collect()
+            };
+            self.picker
+                .refresh(pods, pod.clock.now(), self.policy.active_window);
             for (action, job) in found.actions.into_iter().take(ACTIONS_MAX) {
                 self.apply(pod, term, action, &job).await?;
             }
@@ -91,23 +100,47 @@ impl Scan {
         Ok(recover::next_look(&found.locks, self.limit))
     }
 
-    async fn scan_scheduled(&self, pod: &Pod, term: &TermRef, found: &mut Found) -> Result<BTreeMap<PodAddress, PodView>, StoreError> {
+    async fn scan_scheduled(
+        &self,
+        pod: &Pod,
+        term: &TermRef,
+        found: &mut Found,
+    ) -> Result<BTreeMap<PodAddress, PodView>, StoreError> {
         let mut pods = BTreeMap::new();
         let mut cursor = None;
         loop {
             let page = pod.store.scheduled(cursor).await?;
-            self.bury(pod, term, Register::Scheduled, &page.corrupt).await?;
+            self.bury(pod, term, Register::Scheduled, &page.corrupt)
+                .await?;
             if pods.is_empty() && !page.entries.is_empty() {
-                pods = pod.store.pods().await?.into_iter().map(|one| (one.address.clone(), one)).collect();
+                pods = pod
+                    .store
+                    .pods()
+                    .await?
+                    .into_iter()
+                    .map(|one| (one.address.clone(), one))
+                    .collect();
             }
             let now = pod.clock.now();
-            let verdict = |entry: &ScheduledEntry, count| recover::scheduled(entry, &pods, count, now, &self.policy);
+            let verdict = |entry: &ScheduledEntry, count| {
+                recover::scheduled(entry, &pods, count, now, &self.policy)
+            };
             // Most entries are well: the count of recoveries is read for the others only.
-            let ill: Vec<_> = page.entries.iter().filter(|entry| verdict(entry, 0).is_some()).collect();
+            let ill: Vec<_> = page
+                .entries
+                .iter()
+                .filter(|entry| verdict(entry, 0).is_some())
+                .collect();
             let runs: Vec<RunId> = ill.iter().map(|entry| entry.task.run.clone()).collect();
-            let counts = if runs.is_empty() { Vec::new() } else { pod.store.recoveries(&runs).await? };
+            let counts = if runs.is_empty() {
+                Vec::new()
+            } else {
+                pod.store.recoveries(&runs).await?
+            };
             for (entry, count) in ill.iter().zip(counts) {
-                found.actions.extend(verdict(entry, count).map(|action| (action, entry.task.job.clone())));
+                found
+                    .actions
+                    .extend(verdict(entry, count).map(|action| (action, entry.task.job.clone())));
             }
             cursor = page.next;
             if cursor.is_none() {
@@ -116,11 +149,17 @@ impl Scan {
         }
     }
 
-    async fn scan_running(&self, pod: &Pod, term: &TermRef, found: &mut Found) -> Result<(), StoreError> {
+    async fn scan_running(
+        &self,
+        pod: &Pod,
+        term: &TermRef,
+        found: &mut Found,
+    ) -> Result<(), StoreError> {
         let mut cursor = None;
         loop {
             let page = pod.store.running(cursor).await?;
-            self.bury(pod, term, Register::Running, &page.corrupt).await?;
+            self.bury(pod, term, Register::Running, &page.corrupt)
+                .await?;
             if !page.entries.is_empty() {
                 self.judge_running(pod, &page.entries, found).await?;
             }
@@ -131,30 +170,52 @@ impl Scan {
         }
     }
 
-    async fn judge_running(&self, pod: &Pod, entries: &[RunningEntry], found: &mut Found) -> Result<(), StoreError> {
+    async fn judge_running(
+        &self,
+        pod: &Pod,
+        entries: &[RunningEntry],
+        found: &mut Found,
+    ) -> Result<(), StoreError> {
         let jobs: Vec<JobName> = entries.iter().map(|entry| entry.task.job.clone()).collect();
         let locks = pod.store.locks(&jobs).await?;
         let lost = |(entry, lock): &(&RunningEntry, &Option<LockHolder>)| {
             lock.as_ref().is_none_or(|lock| lock.fence != entry.fence)
         };
         let ill: Vec<_> = entries.iter().zip(&locks).filter(lost).collect();
-        let runs: Vec<RunId> = ill.iter().map(|(entry, _)| entry.task.run.clone()).collect();
-        let counts = if runs.is_empty() { Vec::new() } else { pod.store.recoveries(&runs).await? };
+        let runs: Vec<RunId> = ill
+            .iter()
+            .map(|(entry, _)| entry.task.run.clone())
+            .collect();
+        let counts = if runs.is_empty() {
+            Vec::new()
+        } else {
+            pod.store.recoveries(&runs).await?
+        };
         for ((entry, lock), recoveries) in ill.into_iter().zip(counts) {
             let view: Option<JobView> = pod.store.job(&entry.task.job).await?;
             let past = Past {
                 definition: view.as_ref().map(|view| &view.stored.definition),
-                successes: view.as_ref().map_or_else(Successes::default, |view| view.successes),
+                successes: view
+                    .as_ref()
+                    .map_or_else(Successes::default, |view| view.successes),
                 recoveries,
             };
             let verdict = recover::running(entry, lock.as_ref(), past, &self.policy);
-            found.actions.extend(verdict.map(|action| (action, entry.task.job.clone())));
+            found
+                .actions
+                .extend(verdict.map(|action| (action, entry.task.job.clone())));
         }
         found.locks.extend(locks);
         Ok(())
     }
 
-    async fn bury(&self, pod: &Pod, term: &TermRef, register: Register, broken: &[String]) -> Result<(), StoreError> {
+    async fn bury(
+        &self,
+        pod: &Pod,
+        term: &TermRef,
+        register: Register,
+        broken: &[String],
+    ) -> Result<(), StoreError> {
         for id in broken {
             tracing::error!(entry = %id, ?register, "an entry that does not decode goes to the dead letters");
             pod.store.bury(term, register, id, pod.retention()).await?;
@@ -162,15 +223,29 @@ impl Scan {
         Ok(())
     }
 
-    async fn apply(&mut self, pod: &Pod, term: &TermRef, found: Recover, job: &JobName) -> Result<(), StoreError> {
+    async fn apply(
+        &mut self,
+        pod: &Pod,
+        term: &TermRef,
+        found: Recover,
+        job: &JobName,
+    ) -> Result<(), StoreError> {
         let seen = match found.seen {
             SeenAs::Scheduled(delivery) => Seen::Scheduled(delivery),
             SeenAs::Running(fence) => Seen::Running(fence),
         };
         match found.action {
-            Action::Republish { why, counted } => self.republish(pod, term, &found.run, job, seen, &why, counted).await,
+            Action::Republish { why, counted } => {
+                self.republish(pod, term, &found.run, job, seen, &why, counted)
+                    .await
+            }
             Action::Lose { why, quarantine } => {
-                let loss = Loss { state: RunState::Lost, reason: why.clone(), quarantine, retention: pod.retention() };
+                let loss = Loss {
+                    state: RunState::Lost,
+                    reason: why.clone(),
+                    quarantine,
+                    retention: pod.retention(),
+                };
                 if pod.store.lose(term, &found.run, seen, &loss).await? == Losing::Lost {
                     pod.metrics.event("run.lost");
                     if quarantine {
@@ -183,18 +258,39 @@ impl Scan {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the facts of one recovery, used once")]
-    async fn republish(&mut self, pod: &Pod, term: &TermRef, run: &RunId, job: &JobName, seen: Seen, why: &str, counted: bool) -> Result<(), StoreError> {
-        let Some(view) = pod.store.job(job).await? else { return Ok(()) };
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the facts of one recovery, used once"
+    )]
+    async fn republish(
+        &mut self,
+        pod: &Pod,
+        term: &TermRef,
+        run: &RunId,
+        job: &JobName,
+        seen: Seen,
+        why: &str,
+        counted: bool,
+    ) -> Result<(), StoreError> {
+        let Some(view) = pod.store.job(job).await? else {
+            return Ok(());
+        };
         let to = match self.picker.pick(job.as_str(), &view.stored.definition, &[]) {
             Ok(to) => to,
             Err(none) => {
-                pod.metrics.publish_failed.with_label_values(&["recovery"]).inc();
+                pod.metrics
+                    .publish_failed
+                    .with_label_values(&["recovery"])
+                    .inc();
                 tracing::debug!(%run, why = %none, "a run to be recovered waits for a pod");
                 return Ok(());
             }
         };
-        match pod.store.republish(term, run, seen, &to, why, counted).await? {
+        match pod
+            .store
+            .republish(term, run, seen, &to, why, counted)
+            .await?
+        {
             Republished::Republished => {
                 pod.metrics.event("run.recovered");
                 tracing::warn!(%run, pod = %to, why, "run.recovered");

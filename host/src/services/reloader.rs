@@ -37,10 +37,20 @@ struct Files {
 /// When the directory does not exist.
 pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + use<>> {
     let directory = pod.settings.jobs.directory.clone();
-    let config = DirWatchConfig { poll: pod.settings.jobs.poll.get(), ..DirWatchConfig::default() };
-    let watch = DirWatch::start(&directory, config)
-        .with_context(|| format!("jobs.directory: cannot read the job files in {}", directory.display()))?;
-    if tokio::time::timeout(PLUGINS_WAIT, pod.plugins.wait_loaded()).await.is_err() {
+    let config = DirWatchConfig {
+        poll: pod.settings.jobs.poll.get(),
+        ..DirWatchConfig::default()
+    };
+    let watch = DirWatch::start(&directory, config).with_context(|| {
+        format!(
+            "jobs.directory: cannot read the job files in {}",
+            directory.display()
+        )
+    })?;
+    if tokio::time::timeout(PLUGINS_WAIT, pod.plugins.wait_loaded())
+        .await
+        .is_err()
+    {
         tracing::warn!("some plugins are still being loaded; their jobs wait for them");
     }
     let mut files = Files::default();
@@ -68,7 +78,8 @@ async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
 async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
     let directory = pod.settings.jobs.directory.clone();
     let caps = pod.settings.limits.clone();
-    let listing = tokio::task::spawn_blocking(move || job_file::load_directory(&directory, &caps)).await;
+    let listing =
+        tokio::task::spawn_blocking(move || job_file::load_directory(&directory, &caps)).await;
     let listing = match listing {
         Ok(Ok(listing)) => listing,
         // A directory that cannot be read says nothing of the jobs: those in force stay.
@@ -81,11 +92,17 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
     let mut seen = Files::default();
     for file in listing {
         let accepted = match file.result {
-            Ok(job) => fits_plugin(pod, &job).map(|()| job).map_err(|fault| format!("{}: {fault}", file.path.display())),
+            Ok(job) => fits_plugin(pod, &job)
+                .map(|()| job)
+                .map_err(|fault| format!("{}: {fault}", file.path.display())),
             Err(error) => Err(error.to_string()),
         };
         let last = files.good.remove(&file.path);
-        if file.path.file_name().is_some_and(|name| tick.unsettled.contains(name)) {
+        if file
+            .path
+            .file_name()
+            .is_some_and(|name| tick.unsettled.contains(name))
+        {
             // It is being written: what is known of it stays until another tick.
             seen.good.extend(last.map(|job| (file.path.clone(), job)));
             continue;
@@ -97,7 +114,10 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
                     tracing::info!(job = %job.name, file = %file.path.display(), "job.loaded");
                     pod.metrics.reloaded.with_label_values(&["job"]).inc();
                 }
-                seen.good.insert(file.path, last.filter(|_| same).unwrap_or_else(|| Arc::new(job)));
+                seen.good.insert(
+                    file.path,
+                    last.filter(|_| same).unwrap_or_else(|| Arc::new(job)),
+                );
             }
             Err(reason) => {
                 refuse(pod, files, &file.path, &reason, last.is_some());
@@ -110,7 +130,10 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
         tracing::info!(job = %job.name, "job.removed");
     }
     *files = seen;
-    if pod.jobs.replace(files.good.values().cloned(), pod.clock.now()) {
+    if pod
+        .jobs
+        .replace(files.good.values().cloned(), pod.clock.now())
+    {
         tracing::debug!(jobs = files.good.len(), "the job definitions changed");
     }
 }
@@ -120,18 +143,32 @@ fn refuse(pod: &Pod, files: &Files, path: &PathBuf, reason: &str, kept: bool) {
         return;
     }
     pod.metrics.reload_failed.with_label_values(&["job"]).inc();
-    let then = if kept { "the last good version goes on" } else { "the job is not served" };
+    let then = if kept {
+        "the last good version goes on"
+    } else {
+        "the job is not served"
+    };
     tracing::warn!(reason, then, "job.refused");
 }
 
 /// Checks a job's parameters against its plugin's schema, as far as both are known here.
 fn fits_plugin(pod: &Pod, job: &Job) -> Result<(), String> {
-    let Some(plugin) = pod.plugins.active(job.definition.plugin.as_str()) else { return Ok(()) };
+    let Some(plugin) = pod.plugins.active(job.definition.plugin.as_str()) else {
+        return Ok(());
+    };
     // A variable may be set on another pod only, so an unresolved reference is no fault of the file.
-    let Ok(text) = params::resolve(&job.definition.params, |name| std::env::var(name).ok()) else { return Ok(()) };
-    let Ok(value) = serde_json::from_str(&text) else { return Ok(()) };
+    let Ok(text) = params::resolve(&job.definition.params, |name| std::env::var(name).ok()) else {
+        return Ok(());
+    };
+    let Ok(value) = serde_json::from_str(&text) else {
+        return Ok(());
+    };
     plugin.check_parameters(&value).map_err(|faults| {
-        format!("[params] do not fit the plugin {}: {}", job.definition.plugin, faults.join("; "))
+        format!(
+            "[params] do not fit the plugin {}: {}",
+            job.definition.plugin,
+            faults.join("; ")
+        )
     })
 }
 

@@ -110,18 +110,28 @@ fn heed(wake: Result<Wake, RecvError>, board: &mut Board, refresh_at: &mut Insta
 }
 
 /// One turn of the loop; answers how long it may sleep.
-async fn turn(pod: &Pod, board: &mut Board, term: Option<&TermRef>, refresh_at: &mut Instant) -> Result<Duration, StoreError> {
+async fn turn(
+    pod: &Pod,
+    board: &mut Board,
+    term: Option<&TermRef>,
+    refresh_at: &mut Instant,
+) -> Result<Duration, StoreError> {
     if *refresh_at <= Instant::now() {
         let began = Instant::now();
         refresh(pod, board).await?;
         *refresh_at = Instant::now() + REFRESH_EVERY.max(began.elapsed() * REFRESH_SHARE);
     }
     let until_refresh = refresh_at.saturating_duration_since(Instant::now());
-    let Some(term) = term else { return Ok(until_refresh) };
+    let Some(term) = term else {
+        return Ok(until_refresh);
+    };
     if act(pod, board, term).await? == Step::More {
         return Ok(Duration::ZERO);
     }
-    let due = [board.agenda.next(), board.next_delayed].into_iter().flatten().min();
+    let due = [board.agenda.next(), board.next_delayed]
+        .into_iter()
+        .flatten()
+        .min();
     let until_due = due.map_or(LOOK_EVERY, |at| pod.clock.until(at));
     Ok(until_due.min(until_refresh).min(LOOK_EVERY))
 }
@@ -139,18 +149,29 @@ async fn act(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, Store
     }
     let promoted = promoter::step(pod, board, term).await?;
     let more = [opened, published, promoted].contains(&Step::More);
-    Ok(if promoted == Step::NotLeader || !more { promoted } else { Step::More })
+    Ok(if promoted == Step::NotLeader || !more {
+        promoted
+    } else {
+        Step::More
+    })
 }
 
 /// Reads the pods, unless the last reading is fresh.
 async fn read_pods(pod: &Pod, board: &mut Board) -> Result<(), StoreError> {
-    if board.pods_read.is_some_and(|at| at.elapsed() < PODS_MAX_AGE) {
+    if board
+        .pods_read
+        .is_some_and(|at| at.elapsed() < PODS_MAX_AGE)
+    {
         return Ok(());
     }
     let pods = pod.store.pods().await?;
-    board.picker.refresh(pods, pod.clock.now(), pod.settings.active_window());
+    board
+        .picker
+        .refresh(pods, pod.clock.now(), pod.settings.active_window());
     board.pods_read = Some(Instant::now());
-    pod.metrics.live_pods.set(i64::try_from(board.picker.live().len()).unwrap_or(i64::MAX));
+    pod.metrics
+        .live_pods
+        .set(i64::try_from(board.picker.live().len()).unwrap_or(i64::MAX));
     board.definitions.heard(board.picker.live());
     Ok(())
 }
@@ -175,6 +196,8 @@ async fn refresh(pod: &Pod, board: &mut Board) -> Result<(), StoreError> {
     }
     board.agenda.retain(&seen);
     board.definitions.look_again();
-    pod.metrics.jobs.set(i64::try_from(board.agenda.len()).unwrap_or(i64::MAX));
+    pod.metrics
+        .jobs
+        .set(i64::try_from(board.agenda.len()).unwrap_or(i64::MAX));
     Ok(())
 }

@@ -10,7 +10,9 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wasmcron_core::ids::{PodAddress, PodRef, SessionId};
-use wasmcron_runtime::{DirWatchConfig, PluginRegistry, RegistryConfig, Runtime, RuntimeConfig, StopReason, Why};
+use wasmcron_runtime::{
+    DirWatchConfig, PluginRegistry, RegistryConfig, Runtime, RuntimeConfig, StopReason, Why,
+};
 use wasmcron_store::Store;
 use wasmcron_store::control::Wake;
 use wasmcron_store::pods::Standing;
@@ -53,9 +55,7 @@ async fn run(settings: Settings) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let (pod, setter, mut fatal) = assemble(settings).await?;
     let listener = api::bind(&pod).await?;
-    let lease_store = pod.settings.clone();
-    let lease_thread = lease::spawn(pod.clone(), move || async move { connect(&lease_store).await })?;
-    let mut loops = start_loops(&pod, setter, listener).await?;
+    let (mut loops, lease_thread) = start_loops(&pod, setter, listener).await?;
     let ended = tokio::select! {
         // A loop that ends itself says why first.
         biased;
@@ -82,7 +82,10 @@ async fn run(settings: Settings) -> Result<()> {
         }
     };
     pod.stopped.cancel();
-    let _ = tokio::time::timeout(LAST_WORDS, async { while loops.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(LAST_WORDS, async {
+        while loops.join_next().await.is_some() {}
+    })
+    .await;
     let _ = tokio::task::spawn_blocking(move || lease_thread.join()).await;
     result
 }
@@ -95,14 +98,22 @@ async fn assemble(settings: Settings) -> Result<(Arc<Pod>, LeadSetter, mpsc::Rec
     let store = first_contact(&settings).await?;
     let clock = Arc::new(StoreClock::default());
     let sent = boot();
-    let started = store.now().await.context("the store does not tell its time")?;
+    let started = store
+        .now()
+        .await
+        .context("the store does not tell its time")?;
     clock.measure(sent, started);
-    let runtime = Runtime::new(runtime_config(&settings)?).context("cannot create the plugin runtime")?;
+    let runtime =
+        Runtime::new(runtime_config(&settings)?).context("cannot create the plugin runtime")?;
     let plugins = start_plugins(&settings, &runtime)?;
     let (setter, lead) = lead::channel(me.clone());
     let (fatal, fatals) = mpsc::channel(4);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let capacity = settings.pod.capacity.unwrap_or_else(|| u32::try_from(2 * cores).unwrap_or(4)).max(1);
+    let capacity = settings
+        .pod
+        .capacity
+        .unwrap_or_else(|| u32::try_from(2 * cores).unwrap_or(4))
+        .max(1);
     let pod = Arc::new(Pod {
         me,
         capacity,
@@ -133,9 +144,19 @@ fn address(settings: &Settings) -> Result<PodAddress> {
         return address.parse().context("pod.address");
     }
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host: String = host.trim().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')).collect();
-    let host = if host.is_empty() { "pod".to_owned() } else { host };
-    format!("{host}:{}", std::process::id()).parse().context("pod.address")
+    let host: String = host
+        .trim()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+        .collect();
+    let host = if host.is_empty() {
+        "pod".to_owned()
+    } else {
+        host
+    };
+    format!("{host}:{}", std::process::id())
+        .parse()
+        .context("pod.address")
 }
 
 /// The store may start together with the pods: its first answer is waited for, for a while.
@@ -163,7 +184,8 @@ async fn first_contact(settings: &Settings) -> Result<Arc<dyn Store>> {
 fn runtime_config(settings: &Settings) -> Result<RuntimeConfig> {
     let cache = match &settings.plugins.cache {
         Some(cache) => cache.clone(),
-        None => crate::config::cache_directory().context("plugins.cache: no cache directory is known; name one")?,
+        None => crate::config::cache_directory()
+            .context("plugins.cache: no cache directory is known; name one")?,
     };
     let mut config = RuntimeConfig {
         cache_dir: Some(cache),
@@ -179,22 +201,40 @@ fn runtime_config(settings: &Settings) -> Result<RuntimeConfig> {
 
 fn start_plugins(settings: &Settings, runtime: &Arc<Runtime>) -> Result<Arc<PluginRegistry>> {
     let directory = settings.plugins.directory.clone();
-    let watch = DirWatchConfig { poll: settings.plugins.poll.get(), ..DirWatchConfig::default() };
+    let watch = DirWatchConfig {
+        poll: settings.plugins.poll.get(),
+        ..DirWatchConfig::default()
+    };
     PluginRegistry::start(runtime.clone(), directory.clone(), RegistryConfig { watch })
-        .with_context(|| format!("plugins.directory: cannot read the plugins in {}", directory.display()))
+        .with_context(|| {
+            format!(
+                "plugins.directory: cannot read the plugins in {}",
+                directory.display()
+            )
+        })
 }
 
 /// Registers the pod and starts what must run for as long as it does.
-async fn start_loops(pod: &Arc<Pod>, setter: LeadSetter, listener: api::Listener) -> Result<JoinSet<()>> {
+async fn start_loops(
+    pod: &Arc<Pod>,
+    setter: LeadSetter,
+    listener: api::Listener,
+) -> Result<(JoinSet<()>, std::thread::JoinHandle<()>)> {
     let mut loops = JoinSet::new();
     let at = listener.address();
     loops.spawn(api::run(pod.clone(), listener));
     let follow_jobs = reloader::start(pod).await?;
-    match pod.store.register(&pod.me, pod.started, &pod.report()).await.context("cannot register the pod")? {
+    match pod
+        .store
+        .register(&pod.me, pod.started, &pod.report())
+        .await
+        .context("cannot register the pod")?
+    {
         Standing::Current { .. } | Standing::Unknown => {}
         Standing::Superseded => bail!(Fatal::Superseded(pod.me.address.to_string())),
     }
-    pod.beat_now.notify_one();
+    let settings = pod.settings.clone();
+    let lease_thread = lease::spawn(pod.clone(), move || async move { connect(&settings).await })?;
     loops.spawn(forward_wakes(pod.clone()));
     loops.spawn(follow_jobs);
     loops.spawn(reloader::report(pod.clone()));
@@ -204,7 +244,7 @@ async fn start_loops(pod: &Arc<Pod>, setter: LeadSetter, listener: api::Listener
     loops.spawn(janitor::run(pod.clone()));
     loops.spawn(subscriber::run(pod.clone()));
     tracing::info!(pod = %pod.me.address, session = %pod.me.session, capacity = pod.capacity, store = %pod.settings.store, http = %at, "pod.started");
-    Ok(loops)
+    Ok((loops, lease_thread))
 }
 
 /// Hands the store's wake-ups to every loop.

@@ -42,7 +42,9 @@ pub async fn run(pod: Arc<Pod>) {
     let outage = Outage::new("subscriber");
     let mut consumer = pod.store.consumer(&pod.me);
     while !pod.leaving.is_cancelled() {
-        let Some(permits) = free_slots(&pod, &slots).await else { break };
+        let Some(permits) = free_slots(&pod, &slots).await else {
+            break;
+        };
         let max = permits.len();
         let taken = tokio::select! {
             () = pod.leaving.cancelled() => break,
@@ -51,7 +53,8 @@ pub async fn run(pod: Arc<Pod>) {
         match taken {
             Ok(entries) => {
                 outage.answered();
-                pod.last_take.store(pod.clock.now().as_millis(), Ordering::Relaxed);
+                pod.last_take
+                    .store(pod.clock.now().as_millis(), Ordering::Relaxed);
                 let mut permits = permits.into_iter();
                 for taken in entries {
                     let permit = permits.next().flatten();
@@ -101,7 +104,12 @@ async fn free_slots(pod: &Pod, slots: &Arc<Semaphore>) -> Option<Slots> {
 }
 
 /// Looks after one taken entry, unless it is in hand already.
-fn start(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: Taken, permit: Option<OwnedSemaphorePermit>) {
+fn start(
+    pod: &Arc<Pod>,
+    slots: &Arc<Semaphore>,
+    taken: Taken,
+    permit: Option<OwnedSemaphorePermit>,
+) {
     if !pod.attempts.take_in_hand(&taken) {
         return;
     }
@@ -137,7 +145,12 @@ async fn read_claiming(pod: &Arc<Pod>, slots: &Arc<Semaphore>) {
 
 /// Brings one entry to an end: claimed, handed back, skipped, parked or stale. What was claimed is
 /// returned as the attempt that is still to be executed.
-async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken, permit: Option<OwnedSemaphorePermit>) -> Option<Begun> {
+async fn settle(
+    pod: &Arc<Pod>,
+    slots: &Arc<Semaphore>,
+    taken: &Taken,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Option<Begun> {
     let outage = Outage::new("claim");
     let known = pod.jobs.get(&taken.run.job()).map(|known| known.job);
     let plugin = known.as_deref().and_then(|job| plugin_for(pod, job));
@@ -151,14 +164,16 @@ async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken, permit: O
                 hand_back(pod, taken, &why, avoid, &outage).await;
                 return None;
             }
-            Admit::WaitAlone if alone.is_none() => match wait_alone(pod, slots, &taken.run, &mut permit).await {
-                Some(permits) => alone = Some(permits),
-                None => {
-                    let why = "the pod's other attempts did not end within exclusive_wait";
-                    hand_back(pod, taken, why, false, &outage).await;
-                    return None;
+            Admit::WaitAlone if alone.is_none() => {
+                match wait_alone(pod, slots, &taken.run, &mut permit).await {
+                    Some(permits) => alone = Some(permits),
+                    None => {
+                        let why = "the pod's other attempts did not end within exclusive_wait";
+                        hand_back(pod, taken, why, false, &outage).await;
+                        return None;
+                    }
                 }
-            },
+            }
             _ if permit.is_none() => permit = slots.clone().acquire_owned().await.ok(),
             _ => break,
         }
@@ -167,11 +182,22 @@ async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken, permit: O
     if job.definition.exclusive && alone.is_none() {
         alone = wait_alone(pod, slots, &taken.run, &mut permit).await;
         if alone.is_none() {
-            hand_back(pod, taken, "the pod's other attempts did not end within exclusive_wait", false, &outage).await;
+            hand_back(
+                pod,
+                taken,
+                "the pod's other attempts did not end within exclusive_wait",
+                false,
+                &outage,
+            )
+            .await;
             return None;
         }
     }
-    let reservation = Reservation { pod: pod.clone(), run: taken.run.clone(), permits: (permit, alone) };
+    let reservation = Reservation {
+        pod: pod.clone(),
+        run: taken.run.clone(),
+        permits: (permit, alone),
+    };
     let (attempt, sent) = claim_or_follow(pod, taken, &job, &outage).await?;
     let pod = pod.clone();
     Some(Box::pin(async move {
@@ -232,7 +258,12 @@ async fn wait_alone(
 
 /// Repeats the claim until it is answered, and follows an overlap. Some: execute this attempt, whose
 /// claim was sent at that time.
-async fn claim_or_follow(pod: &Pod, taken: &Taken, job: &Job, outage: &Outage) -> Option<(Box<Attempt>, Duration)> {
+async fn claim_or_follow(
+    pod: &Pod,
+    taken: &Taken,
+    job: &Job,
+    outage: &Outage,
+) -> Option<(Box<Attempt>, Duration)> {
     let token = Token::new(&ulid::Ulid::generate().to_string()).ok()?;
     let claim = Claim {
         me: pod.me.clone(),
@@ -278,29 +309,40 @@ async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage: &Ou
     let mut next = claim::overlap(job.definition.overlap);
     loop {
         let answer = match next {
-            Follow::Skip => pod.store.skip(&pod.me, taken, &why).await.map(|moved| match moved {
-                Moved::Moved => {
-                    pod.metrics.trigger(job.name.as_str(), "skipped");
-                    pod.metrics.event("run.skipped");
-                    tracing::info!(run = %taken.run, %holder, "run.skipped");
-                    None
-                }
-                // It may not be skipped (or is not ours any more, which parking finds out as well).
-                Moved::Changed => Some(Follow::Park),
-                Moved::Superseded => None,
-            }),
-            Follow::Park => pod.store.park(&pod.me, taken, QUEUE_MAX).await.map(|parked| match parked {
-                Parked::Parked => {
-                    pod.metrics.event("run.waiting");
-                    tracing::info!(run = %taken.run, %holder, "run.waiting");
-                    None
-                }
-                Parked::Full => Some(Follow::Skip),
-                Parked::Changed => None,
-            }),
+            Follow::Skip => pod
+                .store
+                .skip(&pod.me, taken, &why)
+                .await
+                .map(|moved| match moved {
+                    Moved::Moved => {
+                        pod.metrics.trigger(job.name.as_str(), "skipped");
+                        pod.metrics.event("run.skipped");
+                        tracing::info!(run = %taken.run, %holder, "run.skipped");
+                        None
+                    }
+                    // It may not be skipped (or is not ours any more, which parking finds out as well).
+                    Moved::Changed => Some(Follow::Park),
+                    Moved::Superseded => None,
+                }),
+            Follow::Park => pod
+                .store
+                .park(&pod.me, taken, QUEUE_MAX)
+                .await
+                .map(|parked| match parked {
+                    Parked::Parked => {
+                        pod.metrics.event("run.waiting");
+                        tracing::info!(run = %taken.run, %holder, "run.waiting");
+                        None
+                    }
+                    Parked::Full => Some(Follow::Skip),
+                    Parked::Changed => None,
+                }),
             Follow::Replace => {
                 let by = format!("a newer firing, {}", taken.run);
-                pod.store.cancel(holder, &by, pod.retention()).await.map(|_| Some(Follow::Park))
+                pod.store
+                    .cancel(holder, &by, pod.retention())
+                    .await
+                    .map(|_| Some(Follow::Park))
             }
         };
         match answer {
@@ -323,7 +365,11 @@ async fn hand_back(pod: &Pod, taken: &Taken, why: &str, avoid: bool, outage: &Ou
         hold: Hold::Delivery(taken.delivery),
         why: why.to_owned(),
         avoid,
-        due_in: if avoid { Duration::ZERO } else { EXCLUSIVE_PUT_OFF },
+        due_in: if avoid {
+            Duration::ZERO
+        } else {
+            EXCLUSIVE_PUT_OFF
+        },
     };
     tracing::info!(run = %taken.run, why, "run.handed_back");
     pod.metrics.event("run.handed_back");
@@ -346,7 +392,9 @@ async fn hand_back(pod: &Pod, taken: &Taken, why: &str, avoid: bool, outage: &Ou
 async fn hand_back_dead_self(pod: &Pod) {
     let mut cursor = None;
     loop {
-        let Ok(page) = pod.store.running(cursor).await else { return };
+        let Ok(page) = pod.store.running(cursor).await else {
+            return;
+        };
         for entry in page.entries {
             let dead = entry.pod == pod.me.address && entry.session != pod.me.session;
             let goes_on = match pod.store.job(&entry.task.job).await {
@@ -359,14 +407,21 @@ async fn hand_back_dead_self(pod: &Pod) {
             let back = HandBack {
                 me: pod.me.clone(),
                 run: entry.task.run.clone(),
-                hold: Hold::Fence { fence: entry.fence, counted: true },
+                hold: Hold::Fence {
+                    fence: entry.fence,
+                    counted: true,
+                },
                 why: "its pod was restarted".into(),
                 avoid: false,
                 due_in: Duration::ZERO,
             };
             match pod.store.hand_back(&back).await {
-                Ok(moved) => tracing::info!(run = %entry.task.run, ?moved, "an attempt of this pod's dead self was given back"),
-                Err(error) => tracing::warn!(run = %entry.task.run, %error, "could not give an attempt back; its lock runs out by itself"),
+                Ok(moved) => {
+                    tracing::info!(run = %entry.task.run, ?moved, "an attempt of this pod's dead self was given back");
+                }
+                Err(error) => {
+                    tracing::warn!(run = %entry.task.run, %error, "could not give an attempt back; its lock runs out by itself");
+                }
             }
         }
         cursor = page.next;

@@ -252,7 +252,7 @@ async fn c73_a_run_ends_on_the_version_it_began_with() {
 
     folder.replace("job.wasm", &version("2"));
     folder.serves(&version("2")).await;
-    assert_eq!(folder.status("job").draining, [digest.clone()]);
+    assert_eq!(folder.status("job").draining, std::slice::from_ref(&digest));
     assert_eq!(
         folder
             .registry

@@ -22,3 +22,20 @@ wasmtime::component::bindgen!({
         "wasi:http": wasmtime_wasi_http::p2::bindings::http,
     },
 });
+
+/// The export that a plugin may have beside those of the world `job`. WIT knows no optional exports,
+/// so it is a world of its own that a plugin fits or does not.
+pub mod migrator {
+    wasmtime::component::bindgen!({
+        path: "../../../wit",
+        inline: "
+            package wasmcron:host;
+            world migrator {
+                export wasmcron:job/migrate@0.1.0;
+            }
+        ",
+        world: "wasmcron:host/migrator",
+        exports: { default: async },
+        require_store_data_send: true,
+    });
+}

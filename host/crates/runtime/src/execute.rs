@@ -191,7 +191,7 @@ pub(crate) async fn migrate(
     data: Bytes,
     limits: Limits,
 ) -> Result<Bytes, MigrateError> {
-    let Some(export) = &plugin.migrate else {
+    let Some(pre) = &plugin.migrate else {
         return Err(MigrateError::Unsupported);
     };
     let started = Instant::now();
@@ -209,29 +209,24 @@ pub(crate) async fn migrate(
     let (mut store, watchdog) = sandbox.into_store(&shared.engine, &limits, started);
     let mut phase = Phase::Instantiate;
     let result = guarded(&watchdog, async {
-        let instance = plugin
-            .pre
-            .instance_pre()
-            .instantiate_async(&mut store)
-            .await?;
+        let migrator = pre.instantiate_async(&mut store).await?;
         phase = Phase::Call;
-        let checkpoint = instance
-            .get_typed_func::<(u32, &[u8]), (Result<Vec<u8>, String>,)>(&mut store, export)?;
-        checkpoint
-            .call_async(&mut store, (from_schema, &data))
+        migrator
+            .wasmcron_job_migrate()
+            .call_checkpoint(&mut store, from_schema, &data)
             .await
     })
     .await;
     match result {
-        Ok((Ok(data),)) if data.len() > limits.checkpoint as usize => {
+        Ok(Ok(data)) if data.len() > limits.checkpoint as usize => {
             Err(MigrateError::Failed(format!(
                 "it answered {} bytes where `limits.checkpoint` allows {}",
                 data.len(),
                 limits.checkpoint
             )))
         }
-        Ok((Ok(data),)) => Ok(data.into()),
-        Ok((Err(why),)) => Err(MigrateError::Refused(crate::text::message(&why))),
+        Ok(Ok(data)) => Ok(data.into()),
+        Ok(Err(why)) => Err(MigrateError::Refused(crate::text::message(&why))),
         Err(stopped) => Err(MigrateError::Failed(
             verdict::stopped(&stopped, phase, &limits, store.data()).message(),
         )),

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use wasmcron_core::ids::Digest;
 use wasmtime::Engine;
-use wasmtime::component::{Component, ComponentExportIndex};
+use wasmtime::component::Component;
 
 use crate::bindings::JobPre;
+use crate::bindings::migrator::MigratorPre;
 use crate::bindings::wasmcron::job::types as wit;
 use crate::control::AttemptControl;
 use crate::engine::Shared;
@@ -215,17 +216,20 @@ fn give_memory_back() {
 fn link(
     shared: &Shared,
     component: &Component,
-) -> Result<(JobPre<Sandbox>, Option<ComponentExportIndex>), Refused> {
+) -> Result<(JobPre<Sandbox>, Option<MigratorPre<Sandbox>>), Refused> {
     let refuse = |words: String| (LoadStage::World, words);
     let instance = shared
         .linker
         .instantiate_pre(component)
         .map_err(|error| refuse(world::explain_imports(&shared.engine, component, &error)))?;
-    let pre = JobPre::new(instance)
-        .map_err(|error| refuse(world::explain_exports(&shared.engine, component, &error)))?;
+    let explain = |error| refuse(world::explain_exports(&shared.engine, component, &error));
+    let pre = JobPre::new(instance.clone()).map_err(explain)?;
+    // Who exports it means it, so it has to fit.
     let migrate = component
         .get_export_index(None, format!("{}@{}", world::MIGRATE, world::CONTRACT))
-        .and_then(|interface| component.get_export_index(Some(&interface), "checkpoint"));
+        .map(|_| MigratorPre::new(instance))
+        .transpose()
+        .map_err(explain)?;
     Ok((pre, migrate))
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use wasmcron_core::ids::Digest;
 
 use crate::bindings::JobPre;
+use crate::bindings::migrator::MigratorPre;
 use crate::params::ParameterSchema;
 use crate::sandbox::Sandbox;
 
@@ -21,7 +22,7 @@ pub struct Plugin {
     pub(crate) load_time: Duration,
     pub(crate) memory_minimum: u64,
     pub(crate) pre: JobPre<Sandbox>,
-    pub(crate) migrate: Option<wasmtime::component::ComponentExportIndex>,
+    pub(crate) migrate: Option<MigratorPre<Sandbox>>,
     pub(crate) schema: ParameterSchema,
 }
 

@@ -123,8 +123,19 @@ fn limit_hit(
     }
     if chain(error).contains(FUEL_TEXT) {
         let limit = limits.largest_payload();
-        // Wasmtime does not say how much it was.
-        return exceeded("limits.checkpoint", limit, limit + 1);
+        let mut trap = trap.clone();
+        trap.message = format!(
+            "one call may hand the host at most the larger of `limits.checkpoint` and `limits.state`, \
+             and 1 MiB; {}",
+            trap.message
+        );
+        return Some(AttemptEnd::LimitExceeded {
+            key: "limits.checkpoint",
+            limit,
+            // Wasmtime does not say how much it was.
+            found: limit + 1,
+            trap,
+        });
     }
     None
 }

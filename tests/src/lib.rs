@@ -1,4 +1,5 @@
 //! Helpers that the tests share.
 
 pub mod guests;
+pub mod redis_server;
 pub mod servers;

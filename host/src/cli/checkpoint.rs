@@ -18,7 +18,7 @@ pub enum CheckpointCommand {
         /// Id of the run
         run: RunId,
         /// Write the bytes alone, as they are
-        #[arg(long, conflicts_with = "json")]
+        #[arg(long)]
         raw: bool,
     },
     /// Remove a run's checkpoints, so that its next attempt begins from nothing
@@ -40,6 +40,10 @@ pub fn run(globals: &Globals, command: CheckpointCommand) -> Answer {
 const PREVIEW: usize = 2_000;
 
 async fn show(ctx: &Context, run: &RunId, raw: bool) -> Answer {
+    if raw && ctx.out.json {
+        let message = "--raw and --json are two forms of the answer; give one of them";
+        return Err(Failure::bad_input(message));
+    }
     let Some(checkpoint) = ctx.store.checkpoint(run).await? else {
         return Err(none(ctx, run).await?);
     };

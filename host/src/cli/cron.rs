@@ -51,11 +51,11 @@ pub fn run(out: Out, command: CronCommand) -> Answer {
         .iter_after(from.unwrap_or(now), zone)
         .take(count.into())
         .collect();
-    if out.json {
-        return out.value(&NextView::new(&cron, zone, &firings));
-    }
     for warning in cron.warnings() {
         note(format!("warning: {warning}"));
+    }
+    if out.json {
+        return out.value(&NextView::new(&cron, zone, &firings));
     }
     let rows = firings
         .iter()

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use futures::StreamExt as _;
 use serde_json::json;
 use wasmcron_core::ids::JobName;
-use wasmcron_core::run::RunRecord;
+use wasmcron_core::run::{RunRecord, RunState};
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{JobView, Leader, Pod, ScheduledEntry};
 use wasmcron_store::schedule::Operated;
@@ -92,9 +92,15 @@ async fn explain(
 ) -> Result<Why, Failure> {
     let open = open_run(ctx, job, runs).await?;
     let queued = match &open {
-        Some(run) if run.state == wasmcron_core::run::RunState::Scheduled => {
-            queue_entry(ctx, run).await?
-        }
+        Some(run) if run.state == RunState::Scheduled => queue_entry(ctx, run).await?,
+        _ => None,
+    };
+    let due = match &open {
+        Some(run) if run.state == RunState::Delayed => ctx
+            .store
+            .delayed(&run.run)
+            .await?
+            .and_then(|entry| entry.due),
         _ => None,
     };
     Ok(why(&Situation {
@@ -104,6 +110,7 @@ async fn explain(
         pods: &around.pods,
         window: ctx.settings.active_window(),
         open: open.as_ref(),
+        due,
         queued: queued.as_ref(),
     }))
 }

@@ -137,6 +137,9 @@ impl Out {
         for row in rows {
             table.add_row(row);
         }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 1));
+        }
         let lines: Vec<String> = table
             .lines()
             .map(|line| line.trim_end().to_owned())

@@ -26,6 +26,8 @@ pub struct Situation<'a> {
     pub window: Duration,
     /// The run that is not over: the job's active one, else the one that waits longest.
     pub open: Option<&'a RunRecord>,
+    /// When it goes on, if it waits for a time.
+    pub due: Option<Timestamp>,
     /// Its place in a queue, if it is in one.
     pub queued: Option<&'a ScheduledEntry>,
 }
@@ -74,7 +76,14 @@ fn unfinished(s: &Situation<'_>, run: &RunRecord) -> Why {
         }
         _ => {
             let reason = run.why.as_deref().unwrap_or("its time has not come");
-            answer("delayed", format!("Run {id} waits: {reason}{leaderless}."))
+            let until = match s.due {
+                Some(due) if due > s.now => format!(" until {due}"),
+                _ => String::new(),
+            };
+            answer(
+                "delayed",
+                format!("Run {id} waits{until}: {reason}{leaderless}."),
+            )
         }
     }
 }

@@ -23,6 +23,7 @@ struct World {
     leader: Option<Leader>,
     pods: Vec<Pod>,
     open: Option<RunRecord>,
+    due: Option<Timestamp>,
     queued: Option<ScheduledEntry>,
     now: Timestamp,
 }
@@ -114,6 +115,7 @@ fn world() -> World {
         }),
         pods: vec![pod("a")],
         open: None,
+        due: None,
         queued: None,
         now: at("01:30:00"),
     }
@@ -179,6 +181,7 @@ fn ask(change: impl FnOnce(&mut World)) -> String {
         pods: &world.pods,
         window: WINDOW,
         open: world.open.as_ref(),
+        due: world.due,
         queued: world.queued.as_ref(),
     });
     assert!(answer.sentence.ends_with('.'), "{}", answer.sentence);
@@ -291,12 +294,10 @@ fn a_job_with_a_run() {
         ),
         (
             |w| {
-                w.open = Some(run(
-                    RunState::Delayed,
-                    Some("attempt 1 failed: 503; next in 30s"),
-                ));
+                w.open = Some(run(RunState::Delayed, Some("attempt 1 failed: 503")));
+                w.due = Some(at("01:30:20"));
             },
-            "delayed | Run job@01:00:00Z waits: attempt 1 failed: 503; next in 30s.",
+            "delayed | Run job@01:00:00Z waits until 01:30:20Z: attempt 1 failed: 503.",
         ),
         (
             |w| {

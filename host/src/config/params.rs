@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
+use wasmcron_core::job::Job;
 
 /// The largest parameters of a job as they travel inside a task, in bytes.
 pub const PARAMS_MAX_BYTES: usize = 48 << 10;
@@ -130,10 +131,17 @@ pub fn check_env_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// The environment variables that parameters refer to. A pod answers only for those that its own job
-/// file refers to: a task may carry parameters from elsewhere.
-#[must_use]
-pub fn references(json_text: &str) -> BTreeSet<String> {
+/// The environment of this pod as far as its own file of a job names it, in `[params]` or in
+/// `[allow] env`. A task's parameters come from the store or from a person's hand: a reference that
+/// stands only there must not read any variable of the pod into a guest.
+pub fn own_environment(job: &Job) -> impl Fn(&str) -> Option<String> + use<> {
+    let mut named = references(&job.definition.params);
+    named.extend(job.allow.env.iter().cloned());
+    move |name| named.contains(name).then(|| std::env::var(name).ok())?
+}
+
+/// The environment variables that parameters refer to.
+fn references(json_text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     if let Ok(value) = serde_json::from_str::<Value>(json_text) {
         collect(&value, &mut found);
@@ -285,6 +293,20 @@ mod tests {
             resolved,
             r#"{"a":"a","list":["b"],"plain":{"env":1},"both":{"env":"C","x":1}}"#
         );
+    }
+
+    #[test]
+    fn only_variables_that_the_own_job_file_names_are_read() {
+        use crate::config::document::Source;
+        use crate::config::{job_file, settings::LimitSettings};
+        let text = "name = \"a\"\n[params]\nx = { env = \"PATH\" }\n";
+        let source = Source::from_text(std::path::Path::new("a.toml"), text);
+        let file = job_file::from_source(&source, &LimitSettings::default());
+        let own = own_environment(&file.result.expect("a job"));
+        assert!(own("PATH").is_some());
+        let foreign = r#"{"x":{"env":"CARGO_MANIFEST_DIR"}}"#;
+        assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok());
+        assert!(resolve(foreign, own).is_err());
     }
 
     #[test]

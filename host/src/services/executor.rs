@@ -112,8 +112,8 @@ async fn prepare(
     bridge: &Bridge,
 ) -> Result<(Arc<Plugin>, AttemptSpec), AttemptEnd> {
     let fatal = |message: String| AttemptEnd::Fatal { message };
-    let lookup = |name: &str| std::env::var(name).ok();
-    let parameters = params::resolve(&attempt.task.params, lookup).map_err(fatal)?;
+    let own = params::own_environment(job);
+    let parameters = params::resolve(&attempt.task.params, own).map_err(fatal)?;
     let value =
         serde_json::from_str(&parameters).map_err(|error| fatal(format!("parameters: {error}")))?;
     plugin

@@ -1,0 +1,109 @@
+//! What `wasmcron new` writes builds and passes its tests, outside this checkout.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may panic"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Cargo in the project, with build products kept in one place so that a second run is fast. Without
+/// the flags and wrappers of the build that runs this test.
+fn cargo(project: &Path) -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(project);
+    for variable in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_BUILD_TARGET",
+        "RUSTC_WORKSPACE_WRAPPER",
+    ] {
+        cargo.env_remove(variable);
+    }
+    cargo.env(
+        "CARGO_TARGET_DIR",
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-project"),
+    );
+    cargo
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?}\n{text}\n{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+/// Without the network where the versions are at hand, else with it.
+fn build(project: &Path, args: &[&str]) {
+    let offline = cargo(project)
+        .args(args)
+        .arg("--offline")
+        .output()
+        .expect("cargo runs");
+    if !offline.status.success() {
+        succeed(cargo(project).args(args));
+    }
+}
+
+fn has_guest_target() -> bool {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
+    sysroot.is_ok_and(|out| {
+        Path::new(String::from_utf8_lossy(&out.stdout).trim())
+            .join("lib/rustlib/wasm32-wasip2")
+            .is_dir()
+    })
+}
+
+#[test]
+fn a_new_project_passes_its_tests_and_is_accepted_as_a_plugin() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let project = dir.path().join("fresh-job");
+    let wasmcron = env!("CARGO_BIN_EXE_wasmcron");
+    succeed(
+        Command::new(wasmcron)
+            .current_dir(dir.path())
+            .args(["new", "fresh-job"]),
+    );
+    // The versions that this checkout was tested with.
+    std::fs::copy(checkout().join("Cargo.lock"), project.join("Cargo.lock"))
+        .expect("the lock file");
+    build(&project, &["test", "--quiet"]);
+
+    let job = dir.path().join("jobs");
+    std::fs::create_dir(&job).expect("jobs");
+    std::fs::copy(project.join("fresh-job.toml"), job.join("fresh-job.toml"))
+        .expect("the job file");
+    succeed(
+        Command::new(wasmcron)
+            .current_dir(dir.path())
+            .args(["config", "check"]),
+    );
+
+    if !has_guest_target() {
+        eprintln!(
+            "not built for wasm32-wasip2: this Rust lacks the target (`rustup target add wasm32-wasip2`)"
+        );
+        return;
+    }
+    build(&project, &["plugin", "--quiet"]);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-project");
+    let component = target.join("wasm32-wasip2/guest/fresh_job.wasm");
+    succeed(
+        Command::new(wasmcron)
+            .current_dir(dir.path())
+            .args(["plugin", "check"])
+            .arg(component)
+            .args(["--params", "{\"steps\":3}"]),
+    );
+}

@@ -92,9 +92,7 @@ async fn clear(ctx: &Context, run: &RunId) -> Answer {
         Cleared::Cleared if ctx.out.json => ctx
             .out
             .value(&json!({ "run": run.as_str(), "result": "cleared" })),
-        Cleared::Cleared => ctx.out.line(format!(
-            "The checkpoints of {run} are gone; its next attempt begins from nothing."
-        )),
+        Cleared::Cleared => ctx.out.line(format!("The checkpoints of {run} are gone.")),
         Cleared::None => Err(none(ctx, run).await?),
         Cleared::Running => Err(Failure::failed(format!(
             "{run} is executing; cancel it or wait for its end first"

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use wasmcron_core::ids::Digest;
-use wasmcron_core::run::{AttemptRecord, Checkpoint, Outcome, RunRecord};
+use wasmcron_core::run::{AttemptRecord, Checkpoint, Outcome, RunRecord, RunState};
 use wasmcron_store::runs::LogLine;
 
 use super::{json, time};
@@ -30,7 +30,7 @@ pub struct RunLine {
     pub attempts: usize,
     /// Pod of the latest attempt.
     pub pod: Option<String>,
-    /// What it says for itself, or why it is where it is.
+    /// What it says for itself, or why it is where it is; null while it executes.
     pub message: Option<String>,
 }
 
@@ -40,6 +40,11 @@ impl From<&RunRecord> for RunLine {
         let said = last
             .and_then(|attempt| attempt.outcome.as_ref())
             .map(|outcome| outcome.message().to_owned());
+        // While an attempt executes, the reason why the one before it ended is history.
+        let message = match run.state {
+            RunState::Running => None,
+            _ => run.why.clone().or(said),
+        };
         RunLine {
             run: run.run.to_string(),
             job: run.job.to_string(),
@@ -50,7 +55,7 @@ impl From<&RunRecord> for RunLine {
             ended: run.ended_at.map(time),
             attempts: run.attempts.len(),
             pod: last.map(|attempt| attempt.pod.to_string()),
-            message: run.why.clone().or(said).filter(|text| !text.is_empty()),
+            message: message.filter(|text| !text.is_empty()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Helpers that the tests share.
 
+pub mod conformance;
 pub mod guests;
+pub mod host_binary;
 pub mod redis_server;
 pub mod servers;

@@ -1,0 +1,94 @@
+//! Redis as a backend of the conformance suite: a server for each case, and time that is real.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::AsyncCommands as _;
+use wasmcron_store::Store;
+use wasmcron_store::recovery::Register;
+use wasmcron_store::redis::keys::{DEFAULT_NAMESPACE, Keys};
+use wasmcron_store::redis::{RedisOptions, RedisStore};
+use wasmcron_tests::conformance::{Damage, Harness, Settings};
+use wasmcron_tests::redis_server::RedisServer;
+
+/// A server, and how the store spells its keys there.
+pub struct RedisHarness {
+    pub server: RedisServer,
+    pub keys: Keys,
+}
+
+impl RedisHarness {
+    pub async fn start() -> RedisHarness {
+        RedisHarness::over(RedisServer::start().await)
+    }
+
+    pub fn over(server: RedisServer) -> RedisHarness {
+        let keys = Keys::new(DEFAULT_NAMESPACE).expect("the default namespace");
+        RedisHarness { server, keys }
+    }
+
+    pub fn options(&self) -> RedisOptions {
+        let mut options = RedisOptions::new(self.server.url());
+        // Machines that run tests are slower than those that run pods.
+        options.connect_timeout = Duration::from_secs(10);
+        options.response_timeout = Duration::from_secs(10);
+        options
+    }
+
+    /// A connection that does what no verb does.
+    pub async fn hand(&self) -> redis::aio::MultiplexedConnection {
+        let client = redis::Client::open(self.server.url()).expect("a URL");
+        let connection = client.get_multiplexed_async_connection().await;
+        connection.expect("a connection")
+    }
+
+    fn register(&self, register: Register) -> String {
+        match register {
+            Register::Scheduled => self.keys.scheduled(),
+            Register::Running => self.keys.running(),
+            Register::Delayed => self.keys.delayed(),
+        }
+    }
+}
+
+#[async_trait]
+impl Harness for RedisHarness {
+    async fn store(&self, settings: Settings) -> Arc<dyn Store> {
+        let mut options = self.options();
+        options.recovery_window = settings.recovery_window;
+        options.retention = settings.retention;
+        Arc::new(RedisStore::connect(options).await.expect("the store"))
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    async fn damage(&self, damage: Damage) {
+        let mut hand = self.hand().await;
+        let done: redis::RedisResult<()> = match damage {
+            Damage::QueueLost(pod) => {
+                let lists = [
+                    self.keys.tasks(&pod.address),
+                    self.keys.claiming(&pod.address),
+                ];
+                hand.del(&lists).await
+            }
+            Damage::QueueEntry(pod, text) => hand.rpush(self.keys.tasks(&pod.address), text).await,
+            Damage::LockLost(job) => hand.del(self.keys.lock(&job)).await,
+            Damage::EntryLost(register, run) => {
+                hand.hdel(self.register(register), run.as_str()).await
+            }
+            Damage::EntryCut(register, run) => {
+                let key = self.register(register);
+                let text: String = hand.hget(&key, run.as_str()).await.expect("an entry");
+                let cut: String = text.chars().take(text.len() * 2 / 3).collect();
+                hand.hset(&key, run.as_str(), cut).await
+            }
+            Damage::EntryAlso(..) => Ok(()),
+            Damage::AllLost => redis::cmd("FLUSHALL").query_async(&mut hand).await,
+        };
+        done.expect("damage");
+    }
+}

@@ -13,7 +13,7 @@ use wasmcron_core::time::Timestamp;
 use wasmcron_store::Store;
 use wasmcron_store::inspect::ExecutionEvent;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
-use wasmcron_tests::guests;
+use wasmcron_tests::{guests, host_binary};
 use wasmcron_tests::redis_server::RedisServer;
 
 pub use pod::{PodProcess, Signal};
@@ -71,7 +71,7 @@ impl Fleet {
 
     /// Puts a built plugin into service under a name, as a deployment would: write beside, rename over.
     pub fn install(&self, plugin: &str, name: &str) {
-        self.write_plugin(name, &guests::bytes(plugin));
+        self.write_plugin(name, &guests::bytes(plugin).expect("a built guest"));
     }
 
     /// Puts bytes into service under a plugin's name.
@@ -118,7 +118,7 @@ impl Fleet {
 
     /// Runs the product's command line against this fleet; answers what it printed and its exit code.
     pub async fn cli(&self, arguments: &[&str]) -> (String, String, i32) {
-        let output = tokio::process::Command::new(guests::host_binary())
+        let output = tokio::process::Command::new(host_binary::path())
             .args(["--store", self.redis.url()])
             .args(arguments)
             .current_dir(self.folder.path())

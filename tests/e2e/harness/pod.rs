@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
-use wasmcron_tests::guests;
+use wasmcron_tests::host_binary;
 
 use super::wait::{PATIENCE, until};
 
@@ -34,7 +34,7 @@ impl PodProcess {
         let log = config.with_extension("log");
         let output = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let from = output.metadata().expect("its size").len();
-        let child = Command::new(guests::host_binary())
+        let child = Command::new(host_binary::path())
             .args(["serve", "--config"])
             .arg(config)
             .stdin(Stdio::null())

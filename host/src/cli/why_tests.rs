@@ -76,7 +76,7 @@ fn pod(address: &str) -> Pod {
         address: address.parse().expect("address"),
         session: Some(SESSION.parse().expect("session")),
         heartbeat: Some(at("01:29:59")),
-        report: Some(report),
+        report: Some(report.into()),
         load: PodLoad {
             running: 2,
             ..PodLoad::default()
@@ -269,12 +269,9 @@ fn pods_that_disagree_are_named() {
             hash: changed.hash(),
             since: Timestamp::EPOCH,
         };
-        other
-            .report
-            .as_mut()
-            .expect("report")
-            .jobs
-            .insert("job".parse().expect("name"), report);
+        let said = other.report.as_mut().expect("report");
+        let jobs = &mut std::sync::Arc::make_mut(said).jobs;
+        jobs.insert("job".parse().expect("name"), report);
         w.pods.push(other);
     });
     assert!(

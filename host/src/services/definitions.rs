@@ -1,13 +1,14 @@
 //! Puts the definitions in force that the live pods agree on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use wasmcron_core::decide::agenda::Agenda;
 use wasmcron_core::decide::definition::{Reconcile, reconcile};
 use wasmcron_core::decide::due;
 use wasmcron_core::ids::{DefinitionHash, JobName};
 use wasmcron_core::job::StoredDefinition;
-use wasmcron_core::view::{JobReport, JobView, Pod as PodView, Successes};
+use wasmcron_core::view::{JobReport, JobView, Pod as PodView, PodReport, Successes};
 use wasmcron_store::StoreError;
 use wasmcron_store::leadership::TermRef;
 use wasmcron_store::schedule::Opened;
@@ -18,6 +19,8 @@ use super::scheduler::Step;
 /// What the leader knows about which definition rules where.
 #[derive(Default)]
 pub struct Definitions {
+    /// What `reports` was made of.
+    said: Vec<Arc<PodReport>>,
     reports: BTreeMap<JobName, Vec<JobReport>>,
     dirty: bool,
     pending: BTreeMap<JobName, (Option<DefinitionHash>, StoredDefinition)>,
@@ -25,14 +28,21 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Takes the reports of the live pods.
+    /// Takes the reports of the live pods. Costs nothing as long as all say the same.
     pub fn heard(&mut self, live: &[PodView]) {
+        let said: Vec<Arc<PodReport>> = live.iter().filter_map(|pod| pod.report.clone()).collect();
+        let same = said.len() == self.said.len()
+            && said.iter().zip(&self.said).all(|(new, old)| Arc::ptr_eq(new, old));
+        if same {
+            return;
+        }
         let mut reports: BTreeMap<JobName, Vec<JobReport>> = BTreeMap::new();
-        for report in live.iter().filter_map(|pod| pod.report.as_ref()) {
+        for report in &said {
             for (job, seen) in &report.jobs {
                 reports.entry(job.clone()).or_default().push(seen.clone());
             }
         }
+        self.said = said;
         if reports != self.reports {
             self.reports = reports;
             self.dirty = true;

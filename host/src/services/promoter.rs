@@ -13,8 +13,9 @@ use wasmcron_store::schedule::{PUBLISH_MAX, PromoteAnswer, Promoted};
 use super::pod::Pod;
 use super::scheduler::{Board, Step};
 
-/// How long a due run that found no pod is left alone.
-const PUT_OFF: Duration = Duration::from_millis(500);
+/// How long a due run that found no pod is left alone. Being put off, it does not stand in front of
+/// those that could go.
+const PUT_OFF: Duration = Duration::from_secs(1);
 
 /// Promotes what is due, at most [`PUBLISH_MAX`] runs.
 ///
@@ -41,15 +42,22 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
             }
         }
     }
-    let full = due.entries.len() == PUBLISH_MAX;
-    board.next_delayed = if stuck {
-        Some(due.now + PUT_OFF)
+    // Looking again when nothing is known to be due costs one request; a wake-up says when sooner.
+    let next = due
+        .next
+        .unwrap_or(due.now + super::scheduler::PODS_MAX_AGE);
+    board.next_delayed = Some(if stuck {
+        next.min(due.now + PUT_OFF)
     } else {
-        // Looking again when nothing is known to be due costs one request; a wake-up says when sooner.
-        Some(due.next.unwrap_or(due.now + super::scheduler::PODS_MAX_AGE))
+        next
+    });
+    let more = if due.entries.len() == PUBLISH_MAX {
+        Step::More
+    } else {
+        Step::Done
     };
     if moves.is_empty() {
-        return Ok(Step::Done);
+        return Ok(more);
     }
     match pod.store.promote(term, &moves).await? {
         PromoteAnswer::NotLeader => return Ok(Step::NotLeader),
@@ -69,11 +77,7 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
             }
         }
     }
-    Ok(if full && !stuck {
-        Step::More
-    } else {
-        Step::Done
-    })
+    Ok(more)
 }
 
 fn pick(board: &mut Board, entry: &DelayedEntry) -> Result<PodAddress, NoPod> {
@@ -101,11 +105,10 @@ async fn explain(
         .publish_failed
         .with_label_values(&["delayed"])
         .inc();
-    if entry.why.ends_with(&text) {
-        return Ok(());
+    if !entry.why.ends_with(&text) {
+        tracing::warn!(run = %entry.task.run, why = %text, "a due run waits");
     }
-    tracing::warn!(run = %entry.task.run, why = %text, "a due run waits");
     pod.store
-        .explain_delayed(term, &entry.task.run, &text)
+        .explain_delayed(term, &entry.task.run, &text, PUT_OFF)
         .await
 }

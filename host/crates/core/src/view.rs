@@ -1,6 +1,7 @@
 //! What the store shows: the facts that decisions are made from.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -76,8 +77,9 @@ pub struct Pod {
     pub session: Option<SessionId>,
     /// Its last heartbeat, by the store's clock; none once it left.
     pub heartbeat: Option<Timestamp>,
-    /// What it said of itself; none once that expired.
-    pub report: Option<PodReport>,
+    /// What it said of itself; none once that expired. Shared, and the same object as long as the pod
+    /// says the same, where the store can tell.
+    pub report: Option<Arc<PodReport>>,
     /// What it said with its last heartbeat.
     pub load: PodLoad,
     /// Entries in its queue and among those it has taken without a claim.

@@ -1,5 +1,7 @@
 //! What the leader writes: definitions, firings and gaps; and what people ask for.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use wasmcron_core::ids::{DefinitionHash, JobName, PodAddress, RunId};
 use wasmcron_core::job::StoredDefinition;
@@ -218,8 +220,16 @@ pub trait Schedules: Send + Sync {
     async fn promote(&self, term: &TermRef, moves: &[(RunId, PodAddress)])
     -> Result<PromoteAnswer>;
 
-    /// Says why a delayed run still waits. Only people read it.
-    async fn explain_delayed(&self, term: &TermRef, run: &RunId, why: &str) -> Result<()>;
+    /// Says why a due run still waits, and makes it due again after `look_again_in`, so that runs
+    /// that cannot be moved do not stand in front of those that can. A run that is parked or not due
+    /// yet keeps its time.
+    async fn explain_delayed(
+        &self,
+        term: &TermRef,
+        run: &RunId,
+        why: &str,
+        look_again_in: Duration,
+    ) -> Result<()>;
 
     /// Makes a run that somebody asks for due now. Any pod may call it; it wakes the leader.
     async fn submit(&self, submission: &Submission) -> Result<Submitted>;

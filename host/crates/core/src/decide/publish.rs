@@ -190,7 +190,7 @@ pub(crate) mod testing {
             address: PodAddress::new(address).expect("address"),
             session: Some(session(1)),
             heartbeat: Some(heartbeat),
-            report: Some(report),
+            report: Some(report.into()),
             load: PodLoad::default(),
             queued: 0,
         }

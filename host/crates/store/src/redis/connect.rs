@@ -191,6 +191,7 @@ impl RedisStore {
             connection,
             keys,
             scripts,
+            reports: Arc::default(),
             options: Arc::new(options),
         };
         store.server_info().await?.check()?;

@@ -10,7 +10,7 @@
 //! | `leader:term` | hash | `term`, `holder` (`address\|session`), `since`, `ttl`, `resigned`; never expires |
 //! | `subscribers` | zset | pod address by last heartbeat, store's clock in ms |
 //! | `pods` | set | every address that registered and was not forgotten |
-//! | `pod:<address>` | hash, PX | `session`, `started`, `report`, `load`, `draining`, `left` |
+//! | `pod:<address>` | hash, PX | `session`, `started`, `report` and its `digest`, `load`, `draining`, `left` |
 //! | `tasks:<address>` | list | `run\|delivery` for that pod |
 //! | `claiming:<address>` | list | taken from the queue, not claimed yet |
 //! | `scheduled_tasks` | hash | run → `delivery\|pod\|session\|published_at\|task`: the authority on queue entries |

@@ -7,6 +7,7 @@
 mod codec;
 mod connect;
 mod control;
+mod delivery;
 mod errors;
 mod info;
 mod inspect;
@@ -15,9 +16,11 @@ mod leadership;
 mod pods;
 mod queue;
 mod recovery;
+mod reports;
 mod runs;
 mod schedules;
 mod script;
+mod views;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,6 +30,7 @@ use redis::Value;
 use codec::Answer;
 use connect::Connection;
 use keys::Keys;
+use reports::Reports;
 use script::{Call, Scripts};
 
 use crate::error::Result;
@@ -34,12 +38,14 @@ use crate::error::Result;
 pub use connect::RedisOptions;
 pub use info::ServerInfo;
 
-/// The coordination store over Redis. Cheap to clone; clones share a connection.
+/// The coordination store over Redis. Cheap to clone; clones share a connection and what was read of
+/// pods' reports.
 #[derive(Clone)]
 pub struct RedisStore {
     connection: Connection,
     keys: Keys,
     scripts: Arc<Scripts>,
+    reports: Arc<Reports>,
     options: Arc<RedisOptions>,
 }
 

@@ -1,17 +1,19 @@
 //! Which pods live, and what they say of themselves.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Value;
-use wasmcron_core::ids::{PodAddress, PodRef};
+use wasmcron_core::ids::{Digest, PodAddress, PodRef, SessionId};
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{Pod, PodLoad, PodReport};
 
 use super::RedisStore;
 use super::codec::{Answer, bar_free, pairs, text, texts};
 use super::errors::broken;
+use super::reports::Version;
 use super::script::{Call, Verb, px};
 use crate::error::Result;
 use crate::leadership::TermRef;
@@ -105,21 +107,35 @@ impl RedisStore {
     }
 }
 
-fn pod_of(address: PodAddress, heartbeat: Option<Timestamp>, said: &Value, queued: u32) -> Pod {
-    let said = texts(said);
-    let field = |at: usize| said.get(at).and_then(Option::as_deref);
+/// What a pod's hash holds, without the report.
+struct Said {
+    session: Option<SessionId>,
+    version: Option<Version>,
+    load: PodLoad,
+}
+
+/// The fields of [`Said`], in the order in which [`said_of`] reads them.
+const SAID: [&str; 4] = ["session", "digest", "load", "left"];
+
+fn said_of(fields: &Value) -> Said {
+    let fields = texts(fields);
+    let field = |at: usize| fields.get(at).and_then(Option::as_deref);
     let mut load: PodLoad = field(2)
         .and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default();
     load.draining |= field(3).is_some();
-    Pod {
-        address,
+    Said {
         session: field(0).and_then(|session| session.parse().ok()),
-        heartbeat,
-        report: field(1).and_then(|json| serde_json::from_str(json).ok()),
+        version: Version::of(field(0), field(1)),
         load,
-        queued,
     }
+}
+
+/// A report as it is stored, and its digest.
+fn report_args(report: &PodReport) -> (String, Digest) {
+    let json = bar_free(report);
+    let digest = Digest::of(json.as_bytes());
+    (json, digest)
 }
 
 #[async_trait]
@@ -135,18 +151,22 @@ impl Pods for RedisStore {
         report: &PodReport,
     ) -> Result<Standing> {
         let keys = vec![self.keys.pod(&me.address), self.keys.pods()];
+        let (report, digest) = report_args(report);
         let call = Call::new(Verb::Register, keys)
             .pod(me)
             .arg(started)
-            .arg(bar_free(report))
+            .arg(report)
+            .arg(digest.as_str())
             .arg(px(FIRST_KEPT));
         standing(&self.call(call).await?)
     }
 
     async fn report(&self, me: &PodRef, report: &PodReport) -> Result<Standing> {
+        let (report, digest) = report_args(report);
         let call = Call::new(Verb::Report, vec![self.keys.pod(&me.address)])
             .arg(me.session.as_str())
-            .arg(bar_free(report));
+            .arg(report)
+            .arg(digest.as_str());
         standing(&self.call(call).await?)
     }
 
@@ -210,24 +230,37 @@ impl Pods for RedisStore {
         }
         let mut pipe = redis::pipe();
         for address in known.keys() {
-            pipe.cmd("HMGET")
-                .arg(self.keys.pod(address))
-                .arg(&["session", "report", "load", "left"]);
+            pipe.cmd("HMGET").arg(self.keys.pod(address)).arg(&SAID);
             pipe.cmd("LLEN").arg(self.keys.tasks(address));
             pipe.cmd("LLEN").arg(self.keys.claiming(address));
         }
         let answers = self.pipeline("pods", &pipe).await?;
         let count = |value: &Value| text(value).and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
-        let pods =
-            known
-                .into_iter()
-                .zip(answers.chunks(3))
-                .filter_map(|((address, beat), part)| {
-                    let [said, tasks, claiming] = part else {
-                        return None;
-                    };
-                    Some(pod_of(address, beat, said, count(tasks) + count(claiming)))
-                });
-        Ok(pods.collect())
+        let mut pods = Vec::with_capacity(known.len());
+        let mut versions = Vec::with_capacity(known.len());
+        for ((address, heartbeat), part) in known.into_iter().zip(answers.chunks(3)) {
+            let [said, tasks, claiming] = part else {
+                return Err(broken("pods", "too few answers"));
+            };
+            let Said {
+                session,
+                version,
+                load,
+            } = said_of(said);
+            versions.push((address.clone(), version));
+            pods.push(Pod {
+                address,
+                session,
+                heartbeat,
+                report: None,
+                load,
+                queued: count(tasks) + count(claiming),
+            });
+        }
+        let reports: Vec<Option<Arc<PodReport>>> = self.reports_of(&versions).await?;
+        for (pod, report) in pods.iter_mut().zip(reports) {
+            pod.report = report;
+        }
+        Ok(pods)
     }
 }

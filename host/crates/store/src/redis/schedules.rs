@@ -1,24 +1,23 @@
 //! What the leader writes: definitions, firings and gaps; and what people ask for.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::Value;
 use wasmcron_core::ids::{DefinitionHash, JobName, PodAddress, RunId, RunKey};
 use wasmcron_core::job::StoredDefinition;
 use wasmcron_core::time::Timestamp;
-use wasmcron_core::view::{Hold, JobView, Successes, Waiting};
+use wasmcron_core::view::{JobView, Waiting};
 
 use super::RedisStore;
-use super::codec::{Answer, Decoded, bar_free, corrupt, delayed_of, pairs, task_text, text, texts};
+use super::codec::{bar_free, corrupt, delayed_of, task_text, text};
 use super::errors::broken;
-use super::script::{Call, Verb, px};
+use super::script::{Call, Verb, delay, px};
+use super::views::{hold_text, stored_of};
 use crate::error::{Result, StoreError};
 use crate::leadership::TermRef;
 use crate::schedule::{
-    Decision, DueDelayed, Opened, Operated, PAGE_MAX, PUBLISH_MAX, PromoteAnswer, Promoted,
-    PublishAnswer, Published, Schedules, Submission, Submitted, ViewPage,
+    Decision, DueDelayed, Opened, Operated, PAGE_MAX, PromoteAnswer, PublishAnswer, Schedules,
+    Submission, Submitted, ViewPage,
 };
 
 /// How long idempotency keys are remembered.
@@ -28,145 +27,7 @@ const COUNT_MAX: u64 = 10_000;
 /// Tries to resume a job whose cursor moves meanwhile.
 const RESUME_TRIES: usize = 5;
 
-/// What the hashes hold of a job, as read.
-struct Facts<'a> {
-    job: &'a str,
-    schedule: &'a str,
-    cursor: Option<&'a str>,
-    paused: Option<&'a str>,
-    quarantined: Option<&'a str>,
-    active: Option<&'a str>,
-    waiting: Option<&'a str>,
-    stats: Vec<Option<String>>,
-}
-
-/// Reads `at|{"by":…,"why":…}`.
-fn hold_of(text: &str) -> Decoded<Hold> {
-    #[derive(serde::Deserialize)]
-    struct Said {
-        by: String,
-        why: String,
-    }
-    let (at, json) = text.split_once('|').ok_or("no time")?;
-    let said: Said = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    let at = at.parse().map_err(|_| format!("{at:?} is no time"))?;
-    Ok(Hold {
-        by: said.by,
-        at: Timestamp::from_millis(at),
-        why: said.why,
-    })
-}
-
-/// Writes who and why of a hold; the script adds when.
-pub(super) fn hold_text(by: &str, why: &str) -> String {
-    bar_free(&serde_json::json!({ "by": by, "why": why }))
-}
-
-fn stored_of(text: &str) -> Decoded<StoredDefinition> {
-    let json = text.splitn(3, '|').nth(2).ok_or("no definition")?;
-    serde_json::from_str(json).map_err(|error| error.to_string())
-}
-
-/// A stop whose reason does not decode still stops.
-fn stop_of(text: Option<&str>) -> Option<Hold> {
-    let unknown = |text: &str| Hold {
-        by: "?".into(),
-        at: Timestamp::EPOCH,
-        why: text.to_owned(),
-    };
-    text.map(|text| hold_of(text).unwrap_or_else(|_| unknown(text)))
-}
-
-impl Facts<'_> {
-    fn view(&self) -> Decoded<JobView> {
-        let stored = stored_of(self.schedule)?;
-        let cursor = match self.cursor {
-            Some(ms) => Timestamp::from_millis(ms.parse().map_err(|_| format!("cursor {ms:?}"))?),
-            None => stored.since,
-        };
-        let stat = |at: usize| {
-            self.stats
-                .get(at)
-                .and_then(|n| n.as_deref()?.parse::<u64>().ok())
-                .unwrap_or(0)
-        };
-        let (count, sum) = (stat(0), stat(1));
-        Ok(JobView {
-            job: self.job.parse().map_err(|_| "the job's name".to_owned())?,
-            stored,
-            cursor,
-            paused: stop_of(self.paused),
-            quarantined: stop_of(self.quarantined),
-            active: self.active.and_then(|run| run.parse().ok()),
-            waiting: self
-                .waiting
-                .and_then(|json| serde_json::from_str(json).ok()),
-            successes: Successes {
-                count,
-                average: Duration::from_millis(sum.checked_div(count).unwrap_or(0)),
-            },
-        })
-    }
-}
-
 impl RedisStore {
-    /// Views of jobs from their entries in `schedules`.
-    async fn views(&self, entries: &[(String, String)]) -> Result<(Vec<JobView>, Vec<String>)> {
-        if entries.is_empty() {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let names: Vec<&str> = entries.iter().map(|(job, _)| job.as_str()).collect();
-        let hashes = [
-            self.keys.cursor(),
-            self.keys.paused(),
-            self.keys.quarantined(),
-            self.keys.active(),
-            self.keys.waiting(),
-        ];
-        let mut pipe = redis::pipe();
-        for hash in &hashes {
-            pipe.cmd("HMGET").arg(hash).arg(&names);
-        }
-        let mut with_stats = Vec::new();
-        for (at, name) in names.iter().enumerate() {
-            if let Ok(job) = name.parse::<JobName>() {
-                with_stats.push(at);
-                pipe.cmd("HMGET")
-                    .arg(self.keys.stats(&job))
-                    .arg(&["successes", "successes_ms"]);
-            }
-        }
-        let answers = self.pipeline("view", &pipe).await?;
-        let columns: Vec<Vec<Option<String>>> =
-            answers.iter().take(hashes.len()).map(texts).collect();
-        let mut stats: HashMap<usize, Vec<Option<String>>> = with_stats
-            .into_iter()
-            .zip(answers.iter().skip(hashes.len()).map(texts))
-            .collect();
-        let field = |column: usize, row: usize| columns.get(column)?.get(row)?.as_deref();
-        let (mut views, mut broken) = (Vec::new(), Vec::new());
-        for (row, (job, schedule)) in entries.iter().enumerate() {
-            let facts = Facts {
-                job,
-                schedule,
-                cursor: field(0, row),
-                paused: field(1, row),
-                quarantined: field(2, row),
-                active: field(3, row),
-                waiting: field(4, row),
-                stats: stats.remove(&row).unwrap_or_default(),
-            };
-            match facts.view() {
-                Ok(view) => views.push(view),
-                Err(message) => {
-                    tracing::warn!(job, message, "a stored definition does not decode");
-                    broken.push(job.clone());
-                }
-            }
-        }
-        Ok((views, broken))
-    }
-
     async fn operate(&self, call: Call) -> Result<Operated> {
         let answer = self.call(call).await?;
         match answer.word()? {
@@ -234,78 +95,6 @@ fn count_between(stored: &StoredDefinition, after: Timestamp, until: Timestamp) 
         .unwrap_or(COUNT_MAX)
 }
 
-/// Numbers pods in the order in which they first occur, and puts their keys into a call.
-struct Targets<'a> {
-    numbers: HashMap<&'a PodAddress, usize>,
-    order: Vec<&'a PodAddress>,
-}
-
-impl<'a> Targets<'a> {
-    fn of(pods: impl Iterator<Item = &'a PodAddress>) -> Targets<'a> {
-        let mut targets = Targets {
-            numbers: HashMap::new(),
-            order: Vec::new(),
-        };
-        for pod in pods {
-            if !targets.numbers.contains_key(pod) {
-                targets.order.push(pod);
-                targets.numbers.insert(pod, targets.order.len());
-            }
-        }
-        targets
-    }
-
-    fn number(&self, pod: &PodAddress) -> usize {
-        self.numbers.get(pod).copied().unwrap_or(0)
-    }
-
-    fn add_to(&self, store: &RedisStore, call: &mut Call) {
-        call.push(self.order.len());
-        for pod in &self.order {
-            call.push_key(store.keys.pod(pod));
-            call.push_key(store.keys.tasks(pod));
-            call.push(pod.as_str());
-        }
-    }
-}
-
-fn within(what: &'static str, found: usize, limit: usize) -> Result<()> {
-    if found <= limit {
-        Ok(())
-    } else {
-        Err(StoreError::TooLarge { what, found, limit })
-    }
-}
-
-fn published_of(answer: &Answer, at: usize) -> Result<Published> {
-    let said = answer.text(at)?;
-    let (word, cursor) = said.split_once('|').unwrap_or((said, "0"));
-    let cursor = Timestamp::from_millis(cursor.parse().map_err(|_| answer.strange(said))?);
-    Ok(match word {
-        "published" => Published::Published,
-        "deduped" => Published::Deduped { cursor },
-        "exists" => Published::Exists,
-        "held" => Published::Held { cursor },
-        "no-pod" => Published::NoPod,
-        "paused" => Published::Paused,
-        "quarantined" => Published::Quarantined,
-        "early" => Published::Early,
-        _ => return Err(answer.strange(said)),
-    })
-}
-
-/// Whether the answer is that the caller leads no more; otherwise it must have `len` parts.
-fn not_leader(answer: &Answer, len: usize) -> Result<bool> {
-    if answer.len() == 1 && answer.word()? == "not-leader" {
-        return Ok(true);
-    }
-    if answer.len() == len {
-        Ok(false)
-    } else {
-        Err(answer.strange("wrong number of answers"))
-    }
-}
-
 #[async_trait]
 impl Schedules for RedisStore {
     async fn view(&self, cursor: Option<u64>) -> Result<ViewPage> {
@@ -369,58 +158,7 @@ impl Schedules for RedisStore {
     }
 
     async fn publish(&self, term: &TermRef, decisions: &[Decision]) -> Result<PublishAnswer> {
-        within("decisions in one publish", decisions.len(), PUBLISH_MAX)?;
-        let targets = Targets::of(decisions.iter().filter_map(|decision| match decision {
-            Decision::Fire { to, .. } => Some(to),
-            Decision::Gap { .. } => None,
-        }));
-        let keys = vec![
-            self.keys.leader(),
-            self.keys.term(),
-            self.keys.paused(),
-            self.keys.quarantined(),
-            self.keys.cursor(),
-            self.keys.scheduled(),
-            self.keys.delivery(),
-            self.keys.subscribers(),
-            self.keys.execution_log(),
-        ];
-        let mut call = Call::new(Verb::Publish, keys).term(term);
-        targets.add_to(self, &mut call);
-        for decision in decisions {
-            match decision {
-                Decision::Fire { task, to } => {
-                    call.push_key(self.keys.record(&task.run));
-                    call.push_key(self.keys.runs(&task.job));
-                    call.push("F");
-                    call.push(task.job.as_str());
-                    call.push(task.nominal);
-                    call.push(task.run.as_str());
-                    call.push(targets.number(to));
-                    call.push(task_text(task)?);
-                }
-                Decision::Gap { job, gap } => {
-                    call.push_key(self.keys.gaps(job));
-                    call.push("G");
-                    call.push(job.as_str());
-                    call.push(gap.to);
-                    call.push(gap.from);
-                    call.push(gap.count);
-                    call.push(bar_free(&gap.why));
-                    call.push(if gap.why == "misfire" {
-                        "firing.missed"
-                    } else {
-                        "firing.skipped"
-                    });
-                }
-            }
-        }
-        let answer = self.call(call).await?;
-        if not_leader(&answer, decisions.len())? {
-            return Ok(PublishAnswer::NotLeader);
-        }
-        let answers = (0..decisions.len()).map(|at| published_of(&answer, at));
-        Ok(PublishAnswer::Answers(answers.collect::<Result<_>>()?))
+        self.publish_all(term, decisions).await
     }
 
     async fn due_delayed(&self, limit: usize) -> Result<DueDelayed> {
@@ -457,46 +195,27 @@ impl Schedules for RedisStore {
         term: &TermRef,
         moves: &[(RunId, PodAddress)],
     ) -> Result<PromoteAnswer> {
-        within("moves in one promote", moves.len(), PAGE_MAX)?;
-        let targets = Targets::of(moves.iter().map(|(_, to)| to));
+        self.promote_all(term, moves).await
+    }
+
+    async fn explain_delayed(
+        &self,
+        term: &TermRef,
+        run: &RunId,
+        why: &str,
+        look_again_in: Duration,
+    ) -> Result<()> {
         let keys = vec![
             self.keys.leader(),
             self.keys.term(),
             self.keys.delayed(),
             self.keys.due(),
-            self.keys.scheduled(),
-            self.keys.delivery(),
-            self.keys.subscribers(),
-            self.keys.execution_log(),
         ];
-        let mut call = Call::new(Verb::Promote, keys).term(term);
-        targets.add_to(self, &mut call);
-        for (run, to) in moves {
-            call.push(run.job().as_str());
-            call.push(run.as_str());
-            call.push(targets.number(to));
-        }
-        let answer = self.call(call).await?;
-        if not_leader(&answer, moves.len())? {
-            return Ok(PromoteAnswer::NotLeader);
-        }
-        let one = |at: usize| match answer.text(at)? {
-            "promoted" => Ok(Promoted::Promoted),
-            "changed" => Ok(Promoted::Changed),
-            "no-pod" => Ok(Promoted::NoPod),
-            other => Err(answer.strange(other)),
-        };
-        Ok(PromoteAnswer::Answers(
-            (0..moves.len()).map(one).collect::<Result<_>>()?,
-        ))
-    }
-
-    async fn explain_delayed(&self, term: &TermRef, run: &RunId, why: &str) -> Result<()> {
-        let keys = vec![self.keys.leader(), self.keys.term(), self.keys.delayed()];
         let call = Call::new(Verb::ExplainDelayed, keys)
             .term(term)
             .arg(run.as_str())
-            .arg(bar_free(why));
+            .arg(bar_free(why))
+            .arg(delay(look_again_in));
         self.operate(call).await.map(drop)
     }
 
@@ -606,34 +325,5 @@ impl Schedules for RedisStore {
         ];
         self.operate(Call::new(Verb::Retire, keys).term(term).arg(job.as_str()))
             .await
-    }
-}
-
-impl RedisStore {
-    /// A page of a hash, and where the next one begins. An entry that stays throughout the scan is on
-    /// at least one page; one may stand on two.
-    pub(super) async fn page_of(
-        &self,
-        verb: &'static str,
-        key: String,
-        cursor: Option<u64>,
-    ) -> Result<(Vec<(String, String)>, Option<u64>)> {
-        let mut cmd = redis::cmd("HSCAN");
-        cmd.arg(key)
-            .arg(cursor.unwrap_or(0))
-            .arg("COUNT")
-            .arg(PAGE_MAX);
-        match self.command(verb, &cmd).await? {
-            Value::Array(parts) => {
-                let [next, entries] = parts.as_slice() else {
-                    return Err(broken(verb, "no page"));
-                };
-                let next = text(next)
-                    .and_then(|next| next.parse().ok())
-                    .filter(|next| *next != 0);
-                Ok((pairs(entries), next))
-            }
-            _ => Err(broken(verb, "no page")),
-        }
     }
 }

@@ -13,6 +13,8 @@ enum Part {
     Leading,
     Entries,
     Run,
+    Ending,
+    Attempts,
     Checkpoint,
     State,
     Decisions,
@@ -24,6 +26,8 @@ impl Part {
             Part::Leading => include_str!("lua/parts/leading.lua"),
             Part::Entries => include_str!("lua/parts/entries.lua"),
             Part::Run => include_str!("lua/parts/run.lua"),
+            Part::Ending => include_str!("lua/parts/ending.lua"),
+            Part::Attempts => include_str!("lua/parts/attempts.lua"),
             Part::Checkpoint => include_str!("lua/parts/checkpoint.lua"),
             Part::State => include_str!("lua/parts/state.lua"),
             Part::Decisions => include_str!("lua/parts/decisions.lua"),
@@ -78,21 +82,21 @@ verbs! {
     Retire: "retire" [Leading],
     Take: "take" [],
     Reject: "reject" [],
-    Claim: "claim" [Entries, Run, Checkpoint],
-    Skip: "skip" [Entries, Run],
+    Claim: "claim" [Entries, Run, Ending, Checkpoint],
+    Skip: "skip" [Entries, Run, Ending],
     Park: "park" [Entries, Run],
-    HandBack: "hand_back" [Entries, Run],
+    HandBack: "hand_back" [Entries, Run, Attempts],
     Extend: "extend" [Entries],
     SaveCheckpoint: "save_checkpoint" [Entries],
     SetState: "set_state" [Entries, State],
     AppendLog: "append_log" [Entries],
     ReportProgress: "report_progress" [Entries],
-    Finish: "finish" [Entries, Run, State],
-    Cancel: "cancel" [Entries, Run],
+    Finish: "finish" [Entries, Run, Ending, Attempts, State],
+    Cancel: "cancel" [Entries, Run, Ending],
     Locks: "locks" [],
-    Republish: "republish" [Leading, Entries, Run],
-    Lose: "lose" [Leading, Entries, Run],
-    Bury: "bury" [Leading, Entries, Run],
+    Republish: "republish" [Leading, Entries, Run, Ending, Attempts],
+    Lose: "lose" [Leading, Entries, Run, Ending, Attempts],
+    Bury: "bury" [Leading, Entries, Run, Ending],
     Checkpoint: "checkpoint" [Checkpoint],
     ClearCheckpoint: "clear_checkpoint" [],
 }
@@ -296,6 +300,18 @@ mod tests {
             for word in ["unpack(", "KEYS[1] ..", "cjson"] {
                 assert!(!body.contains(word), "{} uses {word}", verb.name());
             }
+        }
+    }
+
+    #[test]
+    fn parts_stay_short() {
+        let parts = Verb::ALL.iter().flat_map(|verb| verb.parts());
+        for text in parts.map(|part| part.text()) {
+            assert!(
+                text.lines().count() < 60,
+                "{}",
+                text.lines().next().unwrap_or("")
+            );
         }
     }
 

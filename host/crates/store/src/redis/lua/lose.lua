@@ -21,6 +21,10 @@ if (executes and entry.fence ~= fence) or (not executes and entry.delivery ~= AR
   return { 'changed' }
 end
 if executes and holds(K.lock, run, fence) then return { 'alive' } end
+if not executes and redis.call('HEXISTS', K.running, run) == 1 then
+  redis.call('HDEL', K.scheduled, run) -- it executes: the other entry is a stray
+  return { 'changed' }
+end
 local now, register, t = now_ms(), executes and K.running or K.scheduled, task_of(entry.task)
 if not t or drop_stray(register, job, run, now) then return { 'changed' } end
 redis.call('XLEN', K.log)

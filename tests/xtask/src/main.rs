@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask setup|build-guests|demo|test`.
+//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench`.
 //!
 //! Each command is a module with an `Args` and a `run`; add one and name it in [`Command`].
 
@@ -8,6 +8,7 @@
     reason = "a command line program speaks on standard output"
 )]
 
+mod bench;
 mod build;
 mod demo;
 mod guests;
@@ -36,6 +37,8 @@ enum Command {
     Demo(demo::Args),
     /// Checks format, lints and licences, and passes every test.
     Test(test::Args),
+    /// Measures the product beside what its store does at most.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::BuildGuests(args) => guests::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

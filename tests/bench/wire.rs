@@ -1,0 +1,232 @@
+//! The store's protocol without a client library: what a server can do at most is measured with
+//! requests that were made before and sent as they are.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// An answer of the server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// A text of either kind.
+    Text(Vec<u8>),
+    /// A number.
+    Number(i64),
+    /// No value.
+    Nothing,
+    /// A list.
+    Many(Vec<Reply>),
+    /// A refusal.
+    Error(String),
+}
+
+impl Reply {
+    /// It as text; empty for everything else.
+    pub fn text(&self) -> &[u8] {
+        match self {
+            Reply::Text(text) => text,
+            _ => &[],
+        }
+    }
+
+    /// It as a list; empty for everything else.
+    pub fn many(&self) -> &[Reply] {
+        match self {
+            Reply::Many(items) => items,
+            _ => &[],
+        }
+    }
+}
+
+/// A connection that sends bytes and reads answers.
+pub struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Wire {
+    /// Connects to a port of this machine.
+    pub async fn connect(port: u16) -> Result<Wire> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        let read = Vec::with_capacity(4_096);
+        Ok(Wire { stream, read })
+    }
+
+    /// Sends a request as it is and reads its answer.
+    pub async fn send(&mut self, request: &[u8]) -> Result<Reply> {
+        self.stream.write_all(request).await?;
+        self.next().await
+    }
+
+    /// Sends a command given by its words.
+    pub async fn command(&mut self, words: &[&str]) -> Result<Reply> {
+        self.send(&command(words)).await
+    }
+
+    /// The next answer.
+    pub async fn next(&mut self) -> Result<Reply> {
+        loop {
+            if let Some((reply, length)) = parse(&self.read)? {
+                self.read.drain(..length);
+                if let Reply::Error(error) = reply {
+                    bail!("the server refused a request: {error}");
+                }
+                return Ok(reply);
+            }
+            if self.stream.read_buf(&mut self.read).await? == 0 {
+                bail!("the server closed the connection");
+            }
+        }
+    }
+}
+
+/// A command as it goes over the wire.
+pub fn command(words: &[&str]) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    request.into_bytes()
+}
+
+/// The first whole value in some bytes, and its length.
+fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>> {
+    let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else {
+        return Ok(None);
+    };
+    let (line, mut at) = (&bytes[..end], end + 2);
+    let Some((kind, rest)) = line.split_first() else {
+        bail!("an empty line");
+    };
+    let text = String::from_utf8_lossy(rest);
+    let number = || text.parse::<i64>().context("a number");
+    let reply = match kind {
+        b'+' => Reply::Text(rest.to_vec()),
+        b'-' => Reply::Error(text.into_owned()),
+        b':' => Reply::Number(number()?),
+        b'$' | b'*' if number()? < 0 => Reply::Nothing,
+        b'$' => {
+            let length = usize::try_from(number()?)?;
+            if bytes.len() < at + length + 2 {
+                return Ok(None);
+            }
+            let text = bytes[at..at + length].to_vec();
+            at += length + 2;
+            Reply::Text(text)
+        }
+        b'*' => {
+            let mut items = Vec::new();
+            for _ in 0..number()? {
+                let Some((item, length)) = parse(&bytes[at..])? else {
+                    return Ok(None);
+                };
+                items.push(item);
+                at += length;
+            }
+            Reply::Many(items)
+        }
+        other => bail!("a value of kind {other}"),
+    };
+    Ok(Some((reply, at)))
+}
+
+/// A copy of a request in which texts are replaced by others of the same length, so that every
+/// length that stands in it stays right.
+pub fn replaced(request: &[u8], pairs: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let mut copy = request.to_vec();
+    for (old, new) in pairs {
+        assert_eq!(old.len(), new.len(), "texts of the same length");
+        let mut at = 0;
+        while at + old.len() <= copy.len() {
+            if copy[at..].starts_with(old) {
+                copy[at..at + new.len()].copy_from_slice(new);
+                at += old.len();
+            } else {
+                at += 1;
+            }
+        }
+    }
+    copy
+}
+
+/// Stands between a client and the server and keeps what the client sends.
+pub struct Recorder {
+    port: u16,
+    sent: Arc<Mutex<Vec<u8>>>,
+    task: JoinHandle<()>,
+}
+
+impl Recorder {
+    /// Listens on a port of its own for connections to `server`.
+    pub async fn start(server: u16) -> Result<Recorder> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let kept = sent.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else {
+                    return;
+                };
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                tokio::spawn(copy(from_client, to_server, Some(kept.clone())));
+                tokio::spawn(copy(from_server, to_client, None));
+            }
+        });
+        Ok(Recorder { port, sent, task })
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The calls of scripts since the last look. Ask when no request is under way.
+    pub fn scripts(&self) -> Result<Vec<Vec<u8>>> {
+        let bytes = std::mem::take(&mut *self.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut scripts = Vec::new();
+        let mut rest = bytes.as_slice();
+        while let Some((request, length)) = parse(rest)? {
+            let (this, after) = rest.split_at(length);
+            if request
+                .many()
+                .first()
+                .is_some_and(|word| word.text() == b"EVALSHA")
+            {
+                scripts.push(this.to_vec());
+            }
+            rest = after;
+        }
+        Ok(scripts)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, kept: Option<Arc<Mutex<Vec<u8>>>>) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = match from.read(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            Ok(read) => &buffer[..read],
+        };
+        if let Some(kept) = &kept {
+            kept.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .extend_from_slice(read);
+        }
+        if to.write_all(read).await.is_err() {
+            return;
+        }
+    }
+}

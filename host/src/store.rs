@@ -6,7 +6,6 @@ use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::runs::Retention;
 use wasmcron_store::{Result, Store};
 
-use crate::config::check::STORE_RESPONSE;
 use crate::config::settings::Settings;
 
 /// Connects to the store that the settings name. Fails within a few seconds rather than to go on trying.
@@ -16,7 +15,7 @@ use crate::config::settings::Settings;
 pub async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
     let store = RedisStore::connect(RedisOptions {
         namespace: settings.namespace.clone(),
-        response_timeout: STORE_RESPONSE,
+        response_timeout: settings.store_timeout.get(),
         retention: retention(settings),
         recovery_window: settings.recovery.window.get(),
         ..RedisOptions::new(settings.store.expose())

@@ -1,10 +1,12 @@
 //! Redis as a backend of the conformance suite: a server for each case, and time that is real.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::AsyncCommands as _;
+use wasmcron_core::ids::RunId;
 use wasmcron_store::Store;
 use wasmcron_store::recovery::Register;
 use wasmcron_store::redis::keys::{DEFAULT_NAMESPACE, Keys};
@@ -14,22 +16,32 @@ use wasmcron_tests::redis_server::RedisServer;
 
 /// A server, and how the store spells its keys there.
 pub struct RedisHarness {
-    pub server: RedisServer,
+    pub server: Arc<RedisServer>,
+    namespace: String,
     pub keys: Keys,
+    remembered: Mutex<HashMap<RunId, String>>,
 }
 
 impl RedisHarness {
+    /// Over a server of its own.
     pub async fn start() -> RedisHarness {
-        RedisHarness::over(RedisServer::start().await)
+        RedisHarness::sharing(Arc::new(RedisServer::start().await), DEFAULT_NAMESPACE)
     }
 
-    pub fn over(server: RedisServer) -> RedisHarness {
-        let keys = Keys::new(DEFAULT_NAMESPACE).expect("the default namespace");
-        RedisHarness { server, keys }
+    /// In a namespace of its own.
+    pub fn sharing(server: Arc<RedisServer>, namespace: &str) -> RedisHarness {
+        let keys = Keys::new(namespace).expect("a good namespace");
+        RedisHarness {
+            server,
+            keys,
+            namespace: namespace.to_owned(),
+            remembered: Mutex::default(),
+        }
     }
 
     pub fn options(&self) -> RedisOptions {
         let mut options = RedisOptions::new(self.server.url());
+        options.namespace.clone_from(&self.namespace);
         // Machines that run tests are slower than those that run pods.
         options.connect_timeout = Duration::from_secs(10);
         options.response_timeout = Duration::from_secs(10);
@@ -86,9 +98,39 @@ impl Harness for RedisHarness {
                 let cut: String = text.chars().take(text.len() * 2 / 3).collect();
                 hand.hset(&key, run.as_str(), cut).await
             }
-            Damage::EntryAlso(..) => Ok(()),
+            Damage::Remember(register, run) => {
+                let text: String = hand
+                    .hget(self.register(register), run.as_str())
+                    .await
+                    .expect("an entry");
+                self.remembered
+                    .lock()
+                    .expect("no case panics with it")
+                    .insert(run, text);
+                Ok(())
+            }
+            Damage::Restore(register, run) => {
+                let text = self.remembered.lock().expect("no case panics with it")[&run].clone();
+                if register == Register::Delayed {
+                    let due = text.split('|').next().expect("a due time").to_owned();
+                    let _: () = hand
+                        .zadd(self.keys.due(), run.as_str(), due)
+                        .await
+                        .expect("zadd");
+                }
+                hand.hset(self.register(register), run.as_str(), text).await
+            }
             Damage::AllLost => redis::cmd("FLUSHALL").query_async(&mut hand).await,
         };
         done.expect("damage");
     }
+}
+
+/// Runs a test that waits.
+pub fn on_runtime(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(test);
 }

@@ -1,19 +1,20 @@
 //! The conformance suite over Redis, a test for each case, and what only Redis can do wrong.
 
 mod harness;
+mod redis_cluster;
+mod redis_connect;
+mod redis_memory;
+mod redis_outage;
+mod redis_reports;
+mod redis_scripts;
 
-use std::future::Future;
 use std::sync::Arc;
 
-use harness::RedisHarness;
+use harness::{RedisHarness, on_runtime};
 use wasmcron_tests::conformance::{self, World};
 
 fn run<F: Future<Output = ()>>(case: impl FnOnce(World) -> F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    on_runtime(async {
         let harness = Arc::new(RedisHarness::start().await);
         case(World::new(harness).await).await;
     });

@@ -10,12 +10,6 @@ use super::params::check_env_name;
 use super::settings::{SecretSource, Settings};
 use super::units::{Size, Span};
 
-/// How long a pod waits for one answer of the store; the leases must outlast it.
-pub const STORE_RESPONSE: Duration = Duration::from_secs(1);
-
-/// A leader stops publishing this long before its lease ends.
-pub const LEADER_MARGIN: Duration = Duration::from_millis(500);
-
 /// The longest lease or window: a dead pod is not missed for longer.
 const LEASE_MAX: Duration = Duration::from_secs(3_600);
 /// The shortest pause between two looks of any loop.
@@ -86,20 +80,18 @@ impl Faults {
     /// by which its holder stops early; else a healthy pod loses it.
     fn leases(&mut self, settings: &Settings) {
         let (lock, leader, subscribers) = (&settings.lock, &settings.leader, &settings.subscribers);
-        let need = lock.renewal.get() * 2 + STORE_RESPONSE + lock.margin.get();
+        let answer = settings.store_timeout;
+        let need = lock.renewal.get() * 2 + answer.get() + lock.margin.get();
         let why = format!(
-            ": twice lock.renewal ({}), the store's response time-out ({}) and lock.margin ({})",
-            lock.renewal,
-            text(STORE_RESPONSE),
-            lock.margin
+            ": twice lock.renewal ({}), store_timeout ({answer}) and lock.margin ({})",
+            lock.renewal, lock.margin
         );
         self.at_least("lock.ttl", lock.ttl.get(), need, &why);
-        let need = leader.renewal.get() * 2 + STORE_RESPONSE + LEADER_MARGIN;
+        let need = leader.renewal.get() * 2 + answer.get() + leader.margin();
         let why = format!(
-            ": twice leader.renewal ({}), the store's response time-out ({}) and a margin of {}",
+            ": twice leader.renewal ({}), store_timeout ({answer}) and a margin of {}",
             leader.renewal,
-            text(STORE_RESPONSE),
-            text(LEADER_MARGIN)
+            text(leader.margin())
         );
         self.at_least("leader.ttl", leader.ttl.get(), need, &why);
         let why = format!(
@@ -125,6 +117,7 @@ impl Faults {
         let loops = [
             ("plugins.poll", settings.plugins.poll.get()),
             ("jobs.poll", settings.jobs.poll.get()),
+            ("store_timeout", settings.store_timeout.get()),
             ("leader.renewal", settings.leader.renewal.get()),
             ("lock.renewal", settings.lock.renewal.get()),
             (

@@ -19,6 +19,8 @@ use super::units::{Size, Span, StoreUrl};
 pub struct Settings {
     /// Where pods meet: `redis://` or `rediss://`, with user, password and database where needed.
     pub store: StoreUrl,
+    /// How long one answer of the store is waited for; the leases must outlast it.
+    pub store_timeout: Span<1_000>,
     /// First part of every key in the store. Pods of one fleet share it.
     pub namespace: String,
     /// This pod.
@@ -53,6 +55,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             store: StoreUrl::default(),
+            store_timeout: Span::default(),
             namespace: "distributed_scheduler".into(),
             pod: PodSettings::default(),
             plugins: PluginSettings::default(),
@@ -152,6 +155,14 @@ pub struct LeaderSettings {
     pub ttl: Span<6_000>,
     /// How often it is renewed.
     pub renewal: Span<2_000>,
+}
+
+impl LeaderSettings {
+    /// A leader stops publishing this long before its lease ends by the store's clock.
+    #[must_use]
+    pub fn margin(&self) -> Duration {
+        Duration::from_millis(500).min(self.ttl.get() / 4)
+    }
 }
 
 /// Heartbeats.

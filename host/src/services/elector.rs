@@ -13,8 +13,6 @@ use super::lead::LeadSetter;
 use super::outage::Outage;
 use super::pod::Pod;
 
-/// A leader stops this long before its lease ends by the store's clock.
-pub const LEASE_MARGIN: Duration = Duration::from_millis(500);
 /// Followers wait up to this long beyond the end of a lease, so that they do not campaign together.
 pub const SPREAD_MAX: Duration = Duration::from_millis(250);
 
@@ -23,7 +21,7 @@ pub async fn run(pod: Arc<Pod>, setter: LeadSetter) {
     let policy = ElectPolicy {
         ttl: pod.settings.leader.ttl.get(),
         renew_every: pod.settings.leader.renewal.get(),
-        margin: LEASE_MARGIN.min(pod.settings.leader.ttl.get() / 4),
+        margin: pod.settings.leader.margin(),
         retry_max: pod.settings.leader.ttl.get(),
     };
     let outage = Outage::new("elector");

@@ -1,5 +1,6 @@
 //! Real pods as processes, on a private Redis, in a folder of their own.
 
+pub mod jobs;
 mod pod;
 mod wait;
 
@@ -13,8 +14,8 @@ use wasmcron_core::time::Timestamp;
 use wasmcron_store::Store;
 use wasmcron_store::inspect::ExecutionEvent;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
-use wasmcron_tests::{guests, host_binary};
 use wasmcron_tests::redis_server::RedisServer;
+use wasmcron_tests::{guests, host_binary};
 
 pub use pod::{PodProcess, Signal};
 pub use wait::{PATIENCE, until};
@@ -45,18 +46,20 @@ impl Fleet {
         for name in ["plugins", "jobs"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let store = RedisStore::connect(RedisOptions::new(redis.url())).await.expect("the store");
-        Fleet { redis, folder, timing, store: Arc::new(store) }
+        let store = RedisStore::connect(RedisOptions::new(redis.url()))
+            .await
+            .expect("the store");
+        Fleet {
+            redis,
+            folder,
+            timing,
+            store: Arc::new(store),
+        }
     }
 
     /// The store, as any pod sees it.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
-    }
-
-    /// The Redis behind it.
-    pub fn redis(&self) -> &RedisServer {
-        &self.redis
     }
 
     /// The plugin directory.
@@ -79,8 +82,9 @@ impl Fleet {
         replace(&self.plugins().join(format!("{name}.wasm")), bytes);
     }
 
-    /// Writes a job file whole.
+    /// Writes the file of a job whole; `text` is what follows its name.
     pub fn write_job(&self, name: &str, text: &str) {
+        let text = format!("name = \"{name}\"\n{text}");
         replace(&self.jobs().join(format!("{name}.toml")), text.as_bytes());
     }
 
@@ -99,6 +103,10 @@ impl Fleet {
 
     fn settings(&self, address: &str) -> String {
         let (url, folder) = (self.redis.url(), self.folder.path().display());
+        let answer = match self.timing {
+            Timing::Defaults => "",
+            Timing::Fast => "store_timeout = \"300ms\"\n",
+        };
         let timing = match self.timing {
             Timing::Defaults => "",
             Timing::Fast => {
@@ -109,7 +117,7 @@ impl Fleet {
             }
         };
         format!(
-            "store = \"{url}\"\npod.address = \"{address}\"\nlog.format = \"json\"\nlog.level = \"debug\"\n\
+            "store = \"{url}\"\n{answer}pod.address = \"{address}\"\nlog.format = \"json\"\nlog.level = \"debug\"\n\
              plugins.directory = \"{folder}/plugins\"\nplugins.poll = \"2s\"\nplugins.cache = \"{}\"\n\
              jobs.directory = \"{folder}/jobs\"\njobs.poll = \"2s\"\n{timing}",
             cache().display()
@@ -126,17 +134,41 @@ impl Fleet {
             .await
             .expect("the command line");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
+        (
+            text(output.stdout),
+            text(output.stderr),
+            output.status.code().unwrap_or(-1),
+        )
     }
 
     /// Waits until a job's run of a nominal time, or any run of it, is as asked; answers its record.
-    pub async fn run_where(&self, job: &str, what: &str, asked: impl Fn(&RunRecord) -> bool) -> RunRecord {
+    pub async fn run_where(
+        &self,
+        job: &str,
+        what: &str,
+        asked: impl Fn(&RunRecord) -> bool,
+    ) -> RunRecord {
         let name: JobName = job.parse().expect("a job name");
-        until(&format!("a run of {job} that {what}"), PATIENCE, async || {
-            let runs = self.store.runs(&name, 100).await.expect("runs");
-            runs.into_iter().find(|run| asked(run))
-        })
+        until(
+            &format!("a run of {job} that {what}"),
+            PATIENCE,
+            async || {
+                let runs = self.store.runs(&name, 100).await.expect("runs");
+                runs.into_iter().find(|run| asked(run))
+            },
+        )
         .await
+    }
+
+    /// Waits until these jobs' definitions are in force, so that they can be triggered.
+    pub async fn opened(&self, jobs: &[&str]) {
+        for job in jobs {
+            let name: JobName = job.parse().expect("a job name");
+            until(&format!("job {job} to be in force"), PATIENCE, async || {
+                self.store.job(&name).await.expect("the job").map(drop)
+            })
+            .await;
+        }
     }
 
     /// Waits until a run ended; answers its record.
@@ -150,10 +182,16 @@ impl Fleet {
 
     /// Asks for a run by hand, through the command line, and answers its id.
     pub async fn trigger(&self, job: &str, params: &str) -> RunId {
-        let (out, err, code) = self.cli(&["--json", "job", "trigger", job, "--params", params]).await;
+        let (out, err, code) = self
+            .cli(&["--json", "job", "trigger", job, "--params", params])
+            .await;
         assert_eq!(code, 0, "trigger {job}: {err}");
         let answer: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-        answer["run"].as_str().expect("a run id").parse().expect("a run id")
+        answer["run"]
+            .as_str()
+            .expect("a run id")
+            .parse()
+            .expect("a run id")
     }
 
     /// All runs of a job that ended in this state.
@@ -165,7 +203,10 @@ impl Fleet {
 
     /// The execution log so far.
     pub async fn execution_log(&self) -> Vec<ExecutionEvent> {
-        self.store.execution_log(None, 10_000).await.expect("the execution log")
+        self.store
+            .execution_log(None, 10_000)
+            .await
+            .expect("the execution log")
     }
 
     /// The store's clock.
@@ -173,13 +214,57 @@ impl Fleet {
         self.store.now().await.expect("the store's time")
     }
 
+    /// Sends a command to Redis itself, as an operator would.
+    pub async fn redis_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let client = redis::Client::open(self.redis.url()).expect("a client");
+        let mut connection = client
+            .get_multiplexed_async_connection()
+            .await
+            .expect("a connection");
+        let (name, arguments) = words.split_first().expect("a command");
+        redis::cmd(name)
+            .arg(arguments)
+            .query_async(&mut connection)
+            .await
+            .expect("an answer")
+    }
+
+    /// Waits until a run has an attempt of this number; answers the run's record.
+    pub async fn attempt(&self, run: &RunId, number: u32) -> RunRecord {
+        until(
+            &format!("attempt {number} of {run}"),
+            PATIENCE,
+            async || {
+                let record = self.store.run(run).await.expect("the record");
+                record.filter(|record| {
+                    record
+                        .attempts
+                        .iter()
+                        .any(|attempt| attempt.attempt == number)
+                })
+            },
+        )
+        .await
+    }
+
+    /// Events of one run in the execution log, in order.
+    pub async fn events(&self, run: &RunId) -> Vec<String> {
+        let log = self.execution_log().await;
+        log.into_iter()
+            .filter(|event| event.run == run.as_str())
+            .map(|event| event.event)
+            .collect()
+    }
+
     /// The address of the pod that leads, once one does.
     pub async fn leader(&self) -> String {
-        until("a leader", PATIENCE, async || self.store.leader().await.expect("the leader"))
-            .await
-            .pod
-            .address
-            .to_string()
+        until("a leader", PATIENCE, async || {
+            self.store.leader().await.expect("the leader")
+        })
+        .await
+        .pod
+        .address
+        .to_string()
     }
 
     /// Waits until so many pods live by the store.

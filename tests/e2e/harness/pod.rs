@@ -32,7 +32,11 @@ pub struct PodProcess {
 impl PodProcess {
     pub(super) async fn start(address: &str, config: &Path) -> PodProcess {
         let log = config.with_extension("log");
-        let output = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
+        let output = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .expect("a log file");
         let from = output.metadata().expect("its size").len();
         let child = Command::new(host_binary::path())
             .args(["serve", "--config"])
@@ -43,10 +47,19 @@ impl PodProcess {
             .kill_on_drop(true)
             .spawn()
             .expect("start a pod");
-        let mut pod = PodProcess { address: address.to_owned(), child, log, http: String::new() };
+        let mut pod = PodProcess {
+            address: address.to_owned(),
+            child,
+            log,
+            http: String::new(),
+        };
         pod.http = until(&format!("pod {address} to start"), PATIENCE, async || {
             let exited = pod.child.try_wait().expect("its status");
-            assert!(exited.is_none(), "pod {address} ended: {exited:?}\n{}", pod.log_text());
+            assert!(
+                exited.is_none(),
+                "pod {address} ended: {exited:?}\n{}",
+                pod.log_text()
+            );
             pod.started_at(usize::try_from(from).expect("a size"))
         })
         .await;
@@ -58,7 +71,9 @@ impl PodProcess {
         let text = self.log_text();
         let lines = text.get(from..)?.lines();
         let events = lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let started = events.into_iter().find(|event| event["message"] == "pod.started")?;
+        let started = events
+            .into_iter()
+            .find(|event| event["message"] == "pod.started")?;
         started["http"].as_str().map(str::to_owned)
     }
 
@@ -81,7 +96,10 @@ impl PodProcess {
             Signal::Continue => "-CONT",
         };
         let id = self.child.id().expect("a live process").to_string();
-        let status = std::process::Command::new("kill").args([name, &id]).status().expect("kill");
+        let status = std::process::Command::new("kill")
+            .args([name, &id])
+            .status()
+            .expect("kill");
         assert!(status.success(), "kill {name} {id}");
     }
 
@@ -105,7 +123,9 @@ impl PodProcess {
     /// One series of its metrics; 0 if it was never touched.
     pub async fn metric(&self, series: &str) -> f64 {
         let text = self.metrics().await;
-        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
@@ -113,9 +133,15 @@ impl PodProcess {
     pub async fn get(&self, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.http);
         let fetched = tokio::task::spawn_blocking(move || {
-            let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+            let agent: ureq::Agent = ureq::Agent::config_builder()
+                .http_status_as_error(false)
+                .build()
+                .into();
             let mut answer = agent.get(&url).call().expect("an answer");
-            (answer.status().as_u16(), answer.body_mut().read_to_string().expect("a body"))
+            (
+                answer.status().as_u16(),
+                answer.body_mut().read_to_string().expect("a body"),
+            )
         });
         fetched.await.expect("the request")
     }

@@ -1,0 +1,166 @@
+//! Attempts that lose their right to write, and the stragglers they become.
+
+use wasmcron_core::run::{Outcome, RunState};
+use wasmcron_tests::servers::{self, target::Target};
+
+use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
+
+/// A pod frozen beyond its lock: its run goes on elsewhere; when it wakes, its guest makes no further
+/// effect, its save and its report are refused. (C44, C91)
+#[tokio::test(flavor = "multi_thread")]
+async fn c44_c91_a_frozen_pod_wakes_as_a_straggler() {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("stepper", "stepper");
+    fleet.write_job("steps", &jobs::stepper(&server.url(), 60, 60, ""));
+    let mut pods = vec![fleet.pod("a").await, fleet.pod("b").await];
+    fleet.live(2).await;
+    fleet.opened(&["steps"]).await;
+    let run = fleet.trigger("steps", "{}").await;
+    until("some steps", PATIENCE, async || {
+        (jobs::steps(&target).len() >= 8).then_some(())
+    })
+    .await;
+    let victim = fleet.attempt(&run, 1).await.attempts[0].pod.to_string();
+    let index = pods
+        .iter()
+        .position(|pod| pod.address() == victim)
+        .expect("the pod");
+    let frozen = pods.swap_remove(index);
+    frozen.signal(Signal::Stop);
+    until("steps of the second attempt", PATIENCE, async || {
+        jobs::steps(&target)
+            .iter()
+            .any(|(attempt, _)| *attempt == 2)
+            .then_some(())
+    })
+    .await;
+    let before = jobs::steps(&target)
+        .iter()
+        .filter(|(attempt, _)| *attempt == 1)
+        .count();
+    frozen.signal(Signal::Continue);
+    let record = fleet.ended(&run).await;
+    assert_eq!(record.state, RunState::Succeeded, "{record:?}");
+    assert!(
+        matches!(record.attempts[0].outcome, Some(Outcome::Lost { .. })),
+        "{record:?}"
+    );
+    assert!(
+        matches!(record.attempts[1].outcome, Some(Outcome::Succeeded { .. })),
+        "{record:?}"
+    );
+    let after = jobs::steps(&target)
+        .iter()
+        .filter(|(attempt, _)| *attempt == 1)
+        .count();
+    // One request may have been in the kernel's hands when the process froze.
+    assert!(
+        after <= before + 1,
+        "{before} effects before the thaw, {after} after"
+    );
+    until("the straggler to know", PATIENCE, async || {
+        (frozen.metric("wasmcron_attempts_running").await == 0.0).then_some(())
+    })
+    .await;
+    let checkpoint = fleet.store().checkpoint(&run).await.expect("it");
+    assert!(
+        checkpoint.is_none(),
+        "a straggler's save does not bring a checkpoint back"
+    );
+}
+
+/// The lock vanishes while the job runs: the guest is interrupted within a renewal. (C49)
+#[tokio::test(flavor = "multi_thread")]
+async fn c49_the_lock_is_deleted_by_hand() {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("stepper", "stepper");
+    fleet.write_job("steps", &jobs::stepper(&server.url(), 50, 60, ""));
+    let _pods = [fleet.pod("a").await, fleet.pod("b").await];
+    fleet.live(2).await;
+    fleet.opened(&["steps"]).await;
+    let run = fleet.trigger("steps", "{}").await;
+    until("some steps", PATIENCE, async || {
+        (jobs::steps(&target).len() >= 8).then_some(())
+    })
+    .await;
+    fleet
+        .redis_command::<i64>(&["DEL", "{distributed_scheduler}:lock:steps"])
+        .await;
+    let record = fleet.ended(&run).await;
+    assert_eq!(record.state, RunState::Succeeded, "{record:?}");
+    // Steps may be repeated once, but the attempts never interleave.
+    let steps = jobs::steps(&target);
+    let attempts: Vec<_> = steps.iter().map(|(attempt, _)| *attempt).collect();
+    assert!(attempts.is_sorted(), "{steps:?}");
+}
+
+/// Two firings of one job: the second is skipped and leaves no trap behind. (C55)
+#[tokio::test(flavor = "multi_thread")]
+async fn c55_the_loser_of_the_lock_leaves_no_trap() {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("stepper", "stepper");
+    fleet.write_job(
+        "steps",
+        &jobs::stepper(&server.url(), 30, 60, "every = \"1s\""),
+    );
+    let _pods = [fleet.pod("a").await, fleet.pod("b").await];
+    let skipped = fleet
+        .run_where("steps", "is skipped", |run| run.state == RunState::Skipped)
+        .await;
+    assert!(skipped.why.expect("a reason").contains("overlap"));
+    assert!(skipped.attempts.is_empty());
+    let ended = fleet
+        .run_where("steps", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+    assert_eq!(ended.attempts.len(), 1);
+    assert_eq!(fleet.count("steps", RunState::Lost).await, 0);
+    assert_eq!(
+        fleet.events(&skipped.run).await,
+        ["run.published", "run.skipped"]
+    );
+}
+
+/// A run by hand waits for the active one instead of being skipped, and cancelling ends a run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manual_run_waits_and_a_cancelled_one_ends() {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("stepper", "stepper");
+    fleet.write_job("steps", &jobs::stepper(&server.url(), 500, 50, ""));
+    let _pod = fleet.pod("a").await;
+    fleet.opened(&["steps"]).await;
+    let first = fleet.trigger("steps", "{}").await;
+    until("it to run", PATIENCE, async || {
+        (!target.effects().is_empty()).then_some(())
+    })
+    .await;
+    let second = fleet.trigger("steps", "{\"steps\": 1}").await;
+    until("the second to wait", PATIENCE, async || {
+        let record = fleet.store().run(&second).await.expect("it")?;
+        (record.state == RunState::Parked).then_some(())
+    })
+    .await;
+    let (_, err, code) = fleet.cli(&["run", "cancel", first.as_str()]).await;
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(fleet.ended(&first).await.state, RunState::Cancelled);
+    assert_eq!(fleet.ended(&second).await.state, RunState::Succeeded);
+}

@@ -1,0 +1,152 @@
+//! Plugins and job files change while pods run.
+
+use std::time::Duration;
+
+use wasmcron_core::ids::Digest;
+use wasmcron_core::run::RunState;
+use wasmcron_tests::guests;
+use wasmcron_tests::servers::{self, target::Target};
+
+use crate::harness::{Fleet, PATIENCE, Timing, jobs, until};
+
+/// A hot swap during a run: the run ends on the old version, the next uses the new one. (C73)
+#[tokio::test(flavor = "multi_thread")]
+async fn c73_a_hot_swap_during_a_run() {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    let fleet = Fleet::new(Timing::Fast).await;
+    let old = guests::bytes("stepper").expect("a guest");
+    let new = guests::retagged(&old, "second");
+    fleet.write_plugin("stepper", &old);
+    fleet.write_job("steps", &jobs::stepper(&server.url(), 30, 60, ""));
+    let pod = fleet.pod("a").await;
+    fleet.opened(&["steps"]).await;
+    let first = fleet.trigger("steps", "{}").await;
+    until("it to run", PATIENCE, async || {
+        (!target.effects().is_empty()).then_some(())
+    })
+    .await;
+    fleet.write_plugin("stepper", &new);
+    reports(&fleet, "stepper", &Digest::of(&new)).await;
+    assert_eq!(
+        fleet
+            .store()
+            .run(&first)
+            .await
+            .expect("it")
+            .expect("it")
+            .state,
+        RunState::Running
+    );
+    let first = fleet.ended(&first).await;
+    assert_eq!(first.state, RunState::Succeeded);
+    assert_eq!(first.attempts[0].digest, Some(Digest::of(&old)));
+    let second = fleet.trigger("steps", "{\"steps\": 1}").await;
+    let second = fleet.ended(&second).await;
+    assert_eq!(second.attempts[0].digest, Some(Digest::of(&new)));
+
+    // Deleted: what runs ends, later firings say what is missing, and nothing vanishes.
+    std::fs::remove_file(fleet.plugins().join("stepper.wasm")).expect("delete");
+    until("the pod to be without it", PATIENCE, async || {
+        let pods = fleet.store().pods().await.expect("pods");
+        pods[0].report.as_ref()?.plugins.is_empty().then_some(())
+    })
+    .await;
+    let third = fleet.trigger("steps", "{\"steps\": 1}").await;
+    until("the reason", PATIENCE, async || {
+        let waits = fleet.store().delayed(&third).await.expect("it")?;
+        waits
+            .why
+            .contains("no live pod has the plugin stepper")
+            .then_some(())
+    })
+    .await;
+    fleet.write_plugin("stepper", &old);
+    assert_eq!(fleet.ended(&third).await.state, RunState::Succeeded);
+    drop(pod);
+}
+
+/// A truncated module: the old version keeps serving, with one warning, until the bytes are whole. (C72)
+#[tokio::test(flavor = "multi_thread")]
+async fn c72_a_truncated_module_changes_nothing() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    let old = guests::bytes("hello").expect("a guest");
+    fleet.write_plugin("hello", &old);
+    fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
+    let pod = fleet.pod("a").await;
+    fleet
+        .run_where("tick", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+    fleet.write_plugin("hello", &old[..old.len() / 2]);
+    until("the refusal", PATIENCE, async || {
+        (pod.metric("reload_failed_total{kind=\"plugin\"}").await == 1.0).then_some(())
+    })
+    .await;
+    let refused_at = fleet.now().await;
+    let still = fleet.run_where("tick", "is later", |run| {
+        run.nominal > refused_at + Duration::from_millis(900) && run.state.is_ended()
+    });
+    let still = still.await;
+    assert_eq!(still.state, RunState::Succeeded);
+    assert_eq!(still.attempts[0].digest, Some(Digest::of(&old)));
+    let new = guests::retagged(&old, "whole");
+    fleet.write_plugin("hello", &new);
+    let next = fleet.run_where("tick", "uses the new version", |run| {
+        run.attempts
+            .first()
+            .is_some_and(|one| one.digest == Some(Digest::of(&new)))
+    });
+    next.await;
+    assert_eq!(
+        pod.metric("reload_failed_total{kind=\"plugin\"}").await,
+        1.0
+    );
+}
+
+/// A pod that starts with a broken plugin serves the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_plugin_at_start_hurts_nobody_else() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_plugin("broken", b"this is no module");
+    fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
+    fleet.write_job("stuck", "plugin = \"broken\"\nevery = \"1s\"\n");
+    let _pod = fleet.pod("a").await;
+    fleet
+        .run_where("tick", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+    let (out, _, code) = fleet.cli(&["job", "show", "stuck"]).await;
+    assert_eq!(code, 0);
+    assert!(out.contains("plugin"), "{out}");
+}
+
+/// A changed schedule rules from when the pods took it up; the file is followed without a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_job_file_is_followed() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &jobs::hello("cron = \"@yearly\""));
+    let _pods = [fleet.pod("a").await, fleet.pod("b").await];
+    fleet.opened(&["tick"]).await;
+    fleet.write_job("tick", &jobs::hello("every = \"400ms\""));
+    fleet
+        .run_where("tick", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+}
+
+/// Waits until a pod reports this version of a plugin.
+async fn reports(fleet: &Fleet, plugin: &str, digest: &Digest) {
+    until(
+        &format!("{plugin} {}", digest.short()),
+        PATIENCE,
+        async || {
+            let pods = fleet.store().pods().await.expect("pods");
+            let report = pods[0].report.as_ref()?;
+            (report.plugins.get(plugin) == Some(digest)).then_some(())
+        },
+    )
+    .await;
+}

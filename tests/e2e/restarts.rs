@@ -1,0 +1,246 @@
+//! Pods and leaders that die and come back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use wasmcron_core::run::RunState;
+use wasmcron_tests::servers::{self, target::Target};
+
+use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
+
+/// SIGKILL of the leader just before a due time: fired once, by the next one. (C25)
+#[tokio::test(flavor = "multi_thread")]
+async fn c25_the_leader_dies_just_before_a_due_time() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    let mut pods = vec![
+        fleet.pod("a").await,
+        fleet.pod("b").await,
+        fleet.pod("c").await,
+    ];
+    fleet.live(3).await;
+    let due = fleet.now().await + Duration::from_secs(4);
+    let at = due.to_datetime();
+    use chrono::Timelike as _;
+    fleet.write_job(
+        "once",
+        &jobs::hello(&format!(
+            "cron = \"{} {} {} * * *\"",
+            at.second(),
+            at.minute(),
+            at.hour()
+        )),
+    );
+    fleet.opened(&["once"]).await;
+    let nominal = wasmcron_core::time::Timestamp::from_millis(due.as_millis() / 1000 * 1000);
+    until("the moment before", PATIENCE, async || {
+        (fleet.now().await + Duration::from_millis(250) >= nominal).then_some(())
+    })
+    .await;
+    let leader = fleet.leader().await;
+    let index = pods
+        .iter()
+        .position(|pod| pod.address() == leader)
+        .expect("the leader");
+    pods.swap_remove(index).kill().await;
+    let run = fleet
+        .run_where("once", "ended", |run| run.state.is_ended())
+        .await;
+    assert_eq!((run.state, run.nominal), (RunState::Succeeded, nominal));
+    assert_ne!(fleet.leader().await, leader);
+    let all = fleet
+        .store()
+        .runs(&"once".parse().expect("a name"), 10)
+        .await
+        .expect("runs");
+    assert_eq!(all.len(), 1, "{all:?}");
+}
+
+/// A restart inside the due minute does not fire again. (C23)
+#[tokio::test(flavor = "multi_thread")]
+async fn c23_a_restart_inside_the_due_minute() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    let pod = fleet.pod("a").await;
+    fleet.live(1).await;
+    let due = fleet.now().await + Duration::from_secs(3);
+    let at = due.to_datetime();
+    use chrono::Timelike as _;
+    fleet.write_job(
+        "once",
+        &jobs::hello(&format!(
+            "cron = \"{} {} {} * * *\"",
+            at.second(),
+            at.minute(),
+            at.hour()
+        )),
+    );
+    fleet.write_job("clock", &jobs::hello("every = \"500ms\""));
+    fleet
+        .run_where("once", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+    pod.kill().await;
+    let _again = fleet.pod("a").await;
+    let now = fleet.now().await;
+    fleet
+        .run_where("clock", "is later", |run| {
+            run.nominal > now + Duration::from_secs(1) && run.state.is_ended()
+        })
+        .await;
+    assert_eq!(
+        fleet
+            .store()
+            .runs(&"once".parse().expect("a name"), 10)
+            .await
+            .expect("runs")
+            .len(),
+        1
+    );
+}
+
+/// The only pod is killed during a run and started again under its name: the run goes on and is never
+/// shown as running for ever. (C37, C92)
+#[tokio::test(flavor = "multi_thread")]
+async fn c37_c92_a_restarted_pod_is_not_its_dead_self() {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    let fleet = Fleet::new(Timing::Defaults).await;
+    fleet.install("stepper", "stepper");
+    fleet.write_job("steps", &jobs::stepper(&server.url(), 20, 100, ""));
+    let pod = fleet.pod("a").await;
+    fleet.opened(&["steps"]).await;
+    let run = fleet.trigger("steps", "{}").await;
+    until("some steps", PATIENCE, async || {
+        (jobs::steps(&target).len() >= 5).then_some(())
+    })
+    .await;
+    pod.kill().await;
+    let killed = tokio::time::Instant::now();
+    let _again = fleet.pod("a").await;
+    let record = fleet.attempt(&run, 2).await;
+    // Well within the lock's ten seconds: the new session gives its dead self's attempt back.
+    assert!(
+        killed.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!(record.attempts[1].pod.as_str(), "a");
+    assert_eq!(fleet.ended(&run).await.state, RunState::Succeeded);
+    assert_eq!(
+        jobs::steps(&target)
+            .iter()
+            .map(|(_, step)| *step)
+            .collect::<BTreeSet<_>>(),
+        (0..20).collect()
+    );
+    let next = fleet.trigger("steps", "{\"steps\": 1}").await;
+    assert_eq!(
+        fleet.ended(&next).await.state,
+        RunState::Succeeded,
+        "a manual trigger is not refused for ever"
+    );
+}
+
+/// Scripts vanish while pods run: they are loaded again, and no task is lost. (C59)
+#[tokio::test(flavor = "multi_thread")]
+async fn c59_scripts_vanish() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
+    let pod = fleet.pod("a").await;
+    for _ in 0..5 {
+        fleet.redis_command::<String>(&["SCRIPT", "FLUSH"]).await;
+        let now = fleet.now().await;
+        fleet
+            .run_where("tick", "is later", |run| {
+                run.nominal > now && run.state == RunState::Succeeded
+            })
+            .await;
+    }
+    let (status, body) = pod.get("/readyz").await;
+    assert_eq!(status, 200, "{body}");
+}
+
+/// A pod whose last pod died long ago finds every answer: no live worker writes nothing. (C27)
+#[tokio::test(flavor = "multi_thread")]
+async fn c27_no_live_worker_writes_nothing() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job(
+        "picky",
+        &format!(
+            "{}pods = {{ zone = \"eu\" }}\n",
+            jobs::hello("every = \"200ms\"")
+        ),
+    );
+    let pod = fleet.pod("a").await;
+    until("a few looks", PATIENCE, async || {
+        (pod.metric("publish_failed_total{reason=\"labels\"}").await >= 3.0).then_some(())
+    })
+    .await;
+    let keys = async || {
+        fleet
+            .redis_command::<Vec<String>>(&["KEYS", "*"])
+            .await
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+    };
+    let before = keys().await;
+    let looks = pod.metric("publish_failed_total{reason=\"labels\"}").await;
+    until("more looks", PATIENCE, async || {
+        (pod.metric("publish_failed_total{reason=\"labels\"}").await >= looks + 3.0).then_some(())
+    })
+    .await;
+    assert_eq!(keys().await, before, "no key appears");
+    assert_eq!(
+        fleet
+            .execution_log()
+            .await
+            .iter()
+            .filter(|event| event.event.starts_with("run."))
+            .count(),
+        0
+    );
+}
+
+/// SIGTERM: the run yields with its checkpoint and goes on elsewhere at once; the exit code is 0.
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_hands_over() {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    let fleet = Fleet::new(Timing::Defaults).await;
+    fleet.install("stepper", "stepper");
+    fleet.write_job("steps", &jobs::stepper(&server.url(), 40, 50, ""));
+    let mut pods = vec![fleet.pod("a").await, fleet.pod("b").await];
+    fleet.live(2).await;
+    fleet.opened(&["steps"]).await;
+    let run = fleet.trigger("steps", "{}").await;
+    until("some steps", PATIENCE, async || {
+        (jobs::steps(&target).len() >= 5).then_some(())
+    })
+    .await;
+    let victim = fleet.attempt(&run, 1).await.attempts[0].pod.to_string();
+    let index = pods
+        .iter()
+        .position(|pod| pod.address() == victim)
+        .expect("the pod");
+    let pod = pods.swap_remove(index);
+    pod.signal(Signal::Terminate);
+    assert_eq!(pod.ended().await, Some(0));
+    let record = fleet.ended(&run).await;
+    assert_eq!(record.state, RunState::Succeeded, "{record:?}");
+    assert_eq!(record.attempts.len(), 2, "{record:?}");
+    assert_eq!(record.recoveries, 0, "a drain is no recovery: {record:?}");
+    let steps = jobs::steps(&target);
+    assert_eq!(
+        steps.len(),
+        40,
+        "nothing is done twice after an orderly hand-over: {steps:?}"
+    );
+}

@@ -33,7 +33,7 @@ use keys::Keys;
 use reports::Reports;
 use script::{Call, Scripts};
 
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 pub use connect::RedisOptions;
 pub use info::ServerInfo;
@@ -74,16 +74,33 @@ impl RedisStore {
     }
 
     async fn command(&self, verb: &'static str, cmd: &redis::Cmd) -> Result<Value> {
-        self.connection
-            .send(cmd)
-            .await
-            .map_err(|error| errors::map(verb, &error))
+        match self.connection.send(cmd).await {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.explained(verb, &error, [cmd].into_iter()).await),
+        }
     }
 
     async fn pipeline(&self, verb: &'static str, pipe: &redis::Pipeline) -> Result<Vec<Value>> {
-        self.connection
-            .send_all(pipe)
-            .await
-            .map_err(|error| errors::map(verb, &error))
+        match self.connection.send_all(pipe).await {
+            Ok(values) => Ok(values),
+            Err(error) => Err(self.explained(verb, &error, pipe.cmd_iter()).await),
+        }
+    }
+
+    /// An error of some commands, with the key that has the wrong type if that is what it says.
+    async fn explained(
+        &self,
+        verb: &'static str,
+        error: &redis::RedisError,
+        commands: impl Iterator<Item = &redis::Cmd>,
+    ) -> StoreError {
+        // The key is the first argument of every command that has one.
+        let key = |cmd: &redis::Cmd| match cmd.args_iter().nth(1)? {
+            redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).ok(),
+            _ => None,
+        };
+        let keys: Vec<String> = commands.filter_map(key).collect();
+        let mapped = errors::map(verb, error);
+        errors::name_wrong_key(mapped, &self.connection, &self.keys, &keys).await
     }
 }

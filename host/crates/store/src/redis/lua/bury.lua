@@ -9,7 +9,7 @@ local job, id, register = ARGV[4], ARGV[5], ARGV[6]
 local entry = redis.call('HGET', K[register], id)
 local stray = register == 'delayed' and redis.call('ZSCORE', K.due, id)
 if not entry and not stray then return { 'none' } end
-redis.call('XLEN', K.log)
+check_types()
 local now = now_ms()
 redis.call('XADD', KEYS[17], 'MAXLEN', '~', 1000, '*', 'at', int(now), 'register', register,
   'id', id, 'entry', string.sub(entry or '', 1, 65536))

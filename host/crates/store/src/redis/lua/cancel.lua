@@ -4,7 +4,7 @@
 -- Answers {requested} | {ended} | {already-ended} | {unknown}
 local job, run, why = ARGV[1], ARGV[2], ARGV[4]
 local now = now_ms()
-redis.call('XLEN', K.log)
+check_types()
 local r = running_of(redis.call('HGET', K.running, run))
 if r then
   if r.cancel == '' then

@@ -35,7 +35,7 @@ if not t or s.delivery ~= ARGV[5] or s.pod ~= address then return drop('stale') 
 if drop_stray(K.scheduled, job, run, now) then return drop('stale') end
 local active = active_of(job)
 if active and active ~= run then return { 'overlap', active } end
-redis.call('XLEN', K.log)
+check_types()
 redis.call('LLEN', KEYS[16])
 local fence = int(next_number(KEYS[17], now))
 r = { fence = fence, pod = address, session = session, claimed_at = int(now),

@@ -13,7 +13,7 @@ if not t or r.fence ~= fence then return { was_closed('f', fence) and 'already' 
 local size, before = 0, 0
 if writes > 0 then size, before = state_size(KEYS[15], 15, writes) end
 if size > before and size > tonumber(ARGV[13]) then return { 'too-large' } end
-redis.call('XLEN', K.log)
+check_types()
 local now, ends = now_ms(), ARGV[7] == 'end'
 if ends then
   end_run(job, run, now, ARGV[8], why, t.json, ARGV[10], ARGV[11])

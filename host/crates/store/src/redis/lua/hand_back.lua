@@ -23,8 +23,8 @@ else
 end
 t = task_of(held.task)
 if not t or held.pod ~= ARGV[1] then return { 'changed' } end
-redis.call('XLEN', K.log)
-redis.call('ZCARD', K.due)
+check_types()
+redis.call('LLEN', KEYS[16])
 local now, attempt = now_ms(), int(t.attempt)
 if ARGV[10] == '1' and not string.find('@' .. t.avoid .. '@', '@' .. ARGV[1] .. '@', 1, true) then
   t.avoid = t.avoid == '' and ARGV[1] or t.avoid .. '@' .. ARGV[1]

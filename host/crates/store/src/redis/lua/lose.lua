@@ -27,7 +27,8 @@ if not executes and redis.call('HEXISTS', K.running, run) == 1 then
 end
 local now, register, t = now_ms(), executes and K.running or K.scheduled, task_of(entry.task)
 if not t or drop_stray(register, job, run, now) then return { 'changed' } end
-redis.call('XLEN', K.log)
+check_types()
+redis.call('HLEN', KEYS[17])
 if executes then close_attempt(entry, t, now, 'l', '', ARGV[10]) end
 if ARGV[11] ~= '' then
   redis.call('HSET', KEYS[17], job, int(now) .. '|' .. ARGV[11])

@@ -10,7 +10,8 @@ if not s then
 end
 local t = task_of(s.task)
 if not t or s.delivery ~= ARGV[5] or s.pod ~= ARGV[1] then return { 'changed' } end
-redis.call('XLEN', K.log)
+check_types()
+redis.call('LLEN', KEYS[16])
 local now, active = now_ms(), active_of(job)
 local skippable = t.attempt == 1 and t.reason == 'scheduled'
 if active and active ~= run then

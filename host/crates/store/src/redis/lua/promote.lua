@@ -6,6 +6,7 @@
 -- Answers {not-leader} | one for each move: promoted, changed, no-pod
 if not leads(KEYS[1], KEYS[2]) then return { 'not-leader' } end
 local now, arg, pods, answers = now_ms(), 5, {}, {}
+redis.call('ZCARD', KEYS[4])
 redis.call('HLEN', KEYS[5])
 redis.call('XLEN', KEYS[8])
 for i = 1, tonumber(ARGV[4]) do

@@ -26,7 +26,7 @@ local now, t = now_ms(), task_of(entry.task)
 if not t or drop_stray(r and K.running or K.scheduled, job, run, now) then return { 'changed' } end
 local session = target_session(KEYS[19], KEYS[18], to)
 if not session then return { 'no-pod' } end
-redis.call('XLEN', K.log)
+check_types()
 redis.call('LLEN', KEYS[20])
 local delivery = int(next_number(KEYS[17], now))
 redis.call('SET', KEYS[17], delivery)

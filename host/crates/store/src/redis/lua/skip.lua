@@ -13,7 +13,8 @@ end
 local t = task_of(s.task)
 if not t or s.delivery ~= ARGV[5] or s.pod ~= ARGV[1] then return { 'changed' } end
 if t.attempt > 1 or t.reason ~= 'scheduled' then return { 'changed' } end
-redis.call('XLEN', K.log)
+check_types()
+redis.call('LLEN', KEYS[16])
 local now = now_ms()
 end_run(job, run, now, 'skipped', ARGV[6], t.json, ARGV[7], ARGV[8])
 redis.call('HDEL', K.scheduled, run)

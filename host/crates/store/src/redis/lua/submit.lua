@@ -17,8 +17,7 @@ if redis.call('HEXISTS', K.record, 'task') == 1 then
   return { 'exists' }
 end
 local now = now_ms()
-redis.call('XLEN', K.log)
-redis.call('ZCARD', K.due)
+check_types()
 delay(run, now, ARGV[7], ARGV[3])
 redis.call('HSET', K.record, 'task', string.match(ARGV[3], '{.*$'), 'created_at', int(now))
 redis.call('ZADD', K.runs, int(now), run)

@@ -1,3 +1,26 @@
+-- Makes the job's first parked run due.
+local function release_parked(now)
+  while true do
+    local first = redis.call('ZRANGE', K.parked, 0, 0)[1]
+    if not first then return end
+    redis.call('ZREM', K.parked, first)
+    local run = string.sub(first, 3)
+    local waits = delayed_of(redis.call('HGET', K.delayed, run))
+    if waits then
+      return delay(run, now, '"the run before it ended"', waits.task)
+    end
+  end
+end
+
+-- Gives up the run's place as the active one, and that of one that no register knows any more.
+-- Without an active run nothing holds parked ones up.
+local function clear_active(job, run, now)
+  local active = active_of(job)
+  if active and active ~= run then return end
+  redis.call('HDEL', K.active, job)
+  release_parked(now)
+end
+
 -- Ends a run: its record and what expires with it, and its place as the job's active run. To be
 -- called before the run leaves its register, so that what a broken key interrupts can be repeated.
 -- The first write frees, so that a full store takes it.

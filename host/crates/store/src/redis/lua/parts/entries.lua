@@ -6,7 +6,7 @@
 --   delayed    due|why|task
 local function task_of(text)
   local n, a, f, i, r, v, json =
-    string.match(text or '', '^(%d+)|(%d+)|(%d+)|(%d+)|([^|]+)|([^|]*)|({.+)$')
+    string.match(text or '', '^(%d+)|(%d+)|(%d+)|(%d+)|([^|]+)|([^|]*)|({.+})$')
   if not n then return nil end
   return { nominal = n, attempt = tonumber(a), failures = f, idle = i, reason = r, avoid = v, json = json }
 end

@@ -3,6 +3,19 @@ local K = { scheduled = KEYS[1], running = KEYS[2], delayed = KEYS[3], due = KEY
   log = KEYS[6], control = KEYS[7], lock = KEYS[8], record = KEYS[9], checkpoint = KEYS[10],
   lines = KEYS[11], runs = KEYS[12], parked = KEYS[13], stats = KEYS[14] }
 
+-- To be called before the first write: stops the script if a key has the wrong type, as nothing that
+-- was written would be taken back. The lock is missing, since whoever takes it overwrites it.
+local function check_types()
+  for _, key in ipairs({ K.scheduled, K.running, K.delayed, K.active, K.record, K.checkpoint, K.stats }) do
+    redis.call('HLEN', key)
+  end
+  for _, key in ipairs({ K.due, K.runs, K.parked }) do
+    redis.call('ZCARD', key)
+  end
+  redis.call('XLEN', K.log)
+  redis.call('XLEN', K.lines)
+end
+
 -- Makes a run wait. `due` is nil for one that is parked. `why` is JSON.
 local function delay(run, due, why, task)
   local at = due and int(due) or ''
@@ -21,27 +34,4 @@ local function active_of(job)
     if redis.call('HEXISTS', register, run) == 1 then return run end
   end
   return nil
-end
-
--- Makes the job's first parked run due.
-local function release_parked(now)
-  while true do
-    local first = redis.call('ZRANGE', K.parked, 0, 0)[1]
-    if not first then return end
-    redis.call('ZREM', K.parked, first)
-    local run = string.sub(first, 3)
-    local waits = delayed_of(redis.call('HGET', K.delayed, run))
-    if waits then
-      return delay(run, now, '"the run before it ended"', waits.task)
-    end
-  end
-end
-
--- Gives up the run's place as the active one, and that of one that no register knows any more.
--- Without an active run nothing holds parked ones up.
-local function clear_active(job, run, now)
-  local active = active_of(job)
-  if active and active ~= run then return end
-  redis.call('HDEL', K.active, job)
-  release_parked(now)
 end

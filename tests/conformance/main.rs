@@ -1,6 +1,13 @@
 //! The conformance suite over Redis, a test for each case, and what only Redis can do wrong.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "all of it is test code; clippy exempts only functions that are tests themselves"
+)]
+
 mod harness;
+mod redis_broken_keys;
 mod redis_cluster;
 mod redis_connect;
 mod redis_memory;

@@ -61,8 +61,19 @@ fn a_wrong_password_is_refused_and_not_repeated() {
 #[test]
 fn a_user_without_the_right_is_refused() {
     on_runtime(async {
-        let user = "reader on >hunter2 ~* &* +@read +info +time";
-        let server = RedisServer::start_with(&["--user", user]).await;
+        let server = RedisServer::start().await;
+        let client = redis::Client::open(server.url()).expect("a URL");
+        let mut hand = client
+            .get_multiplexed_async_connection()
+            .await
+            .expect("a connection");
+        let mut cmd = redis::cmd("ACL");
+        cmd.arg("SETUSER").arg("reader");
+        for rule in ["on", ">hunter2", "~*", "&*", "+@read", "+info", "+time"] {
+            cmd.arg(rule);
+        }
+        let done: redis::RedisResult<()> = cmd.query_async(&mut hand).await;
+        done.expect("ACL SETUSER");
         let url = format!("redis://reader:hunter2@127.0.0.1:{}/", server.port());
         let store = connect(&url).await.expect("reading is enough to connect");
         let me = wasmcron_core::ids::PodRef {

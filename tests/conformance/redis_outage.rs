@@ -77,7 +77,8 @@ fn c28_an_answer_with_an_error_is_no_lease() {
             panic!("{answer:?}");
         };
         assert!(message.contains(&harness.keys.term()), "{message}");
-        assert_eq!(world.store.leader().await.expect("leader"), None);
+        order(&harness, &["DEL", &harness.keys.term()]).await;
+        world.lead(&pod).await;
     });
 }
 

@@ -209,7 +209,7 @@ pub async fn c39_a_delayed_entry_cut_short(world: World) {
     assert_eq!(due.entries.len(), 1);
     assert!(scene.bury(&world, Register::Delayed, &broken).await);
     assert_eq!(world.state(&broken).await, RunState::Lost);
-    assert_eq!(world.due_runs(10).await, [good]);
+    world.due_is(&[&good]).await;
     assert!(world.due(10).await.corrupt.is_empty());
 }
 
@@ -311,7 +311,7 @@ pub async fn c39_an_active_run_without_an_entry_holds_nobody_up(world: World) {
         .damage(Damage::EntryLost(Register::Delayed, holder.at.run.clone()))
         .await;
     scene.bury(&world, Register::Delayed, &holder.at.run).await;
-    assert_eq!(world.due_runs(10).await, [parked.run.clone()]);
+    world.due_is(&[&parked.run]).await;
 
     let holder = world.running(&scene.term, &scene.job, 3, &scene.pod).await;
     world
@@ -349,7 +349,7 @@ pub async fn c39_the_place_of_a_lost_run_is_cleared(world: World) {
         .cancel(&next, "ann", keep())
         .await
         .expect("cancel");
-    assert_eq!(world.due_runs(10).await, [parked.run]);
+    world.due_is(&[&parked.run]).await;
     let view = world
         .store
         .job(&scene.job)

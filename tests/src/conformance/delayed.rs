@@ -59,6 +59,12 @@ impl World {
         self.store.due_delayed(limit).await.expect("due_delayed")
     }
 
+    /// Asserts that these runs are due and no others, in this order.
+    pub async fn due_is(&self, runs: &[&RunId]) {
+        let due = self.due_runs(10).await;
+        assert_eq!(due.iter().collect::<Vec<_>>(), runs, "what is due");
+    }
+
     /// The runs among what is due.
     pub async fn due_runs(&self, limit: usize) -> Vec<RunId> {
         self.due(limit)
@@ -78,9 +84,9 @@ pub async fn a_manual_run_is_due_at_once(world: World) {
     let submission = world.manual(&job);
     let run = world.submitted(&submission).await;
     assert_eq!(world.state(&run).await, RunState::Delayed);
-    assert_eq!(world.due_runs(10).await, [run.clone()]);
+    world.due_is(&[&run]).await;
     world.promoted(&term, &run, &pod).await;
-    assert_eq!(world.due_runs(10).await, []);
+    world.due_is(&[]).await;
     assert_eq!(world.store.delayed(&run).await.expect("delayed"), None);
     let running = world.begin(&pod).await;
     assert_eq!(running.attempt.task.params, submission.task.params);
@@ -120,7 +126,7 @@ pub async fn a_repeated_request_makes_one_run(world: World) {
         same,
         "by its id"
     );
-    assert_eq!(world.due_runs(10).await, [run]);
+    world.due_is(&[&run]).await;
 }
 
 /// Nobody can ask for a run of a job that is not there.
@@ -147,7 +153,7 @@ pub async fn a_backfill_ends_at_the_cursor(world: World) {
         }
     };
     let run = world.submitted(&ask(4)).await;
-    assert_eq!(world.due_runs(10).await, [run]);
+    world.due_is(&[&run]).await;
     let cursor = world.at(9);
     let answer = world.store.submit(&ask(10)).await.expect("submit");
     assert_eq!(answer, Submitted::NotYet { cursor });
@@ -239,7 +245,7 @@ pub async fn a_promotion_needs_a_live_pod(world: World) {
         .promote(&term, &[(&stays, &gone), (&goes, &pod)])
         .await;
     assert_eq!(answers, [Promoted::NoPod, Promoted::Promoted]);
-    assert_eq!(world.due_runs(10).await, [stays]);
+    world.due_is(&[&stays]).await;
 }
 
 /// Runs that nobody can take do not stand in front of those that can go.
@@ -341,5 +347,5 @@ pub async fn only_a_due_run_is_put_off(world: World) {
         .expect("it waits");
     assert_eq!((after.due, after.why.as_str()), (before.due, "x"));
     world.pass(soon * 5).await;
-    assert_eq!(world.due_runs(10).await, []);
+    world.due_is(&[]).await;
 }

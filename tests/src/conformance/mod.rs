@@ -22,6 +22,7 @@ mod world;
 pub mod broken;
 pub mod control;
 pub mod delayed;
+pub mod field;
 pub mod found;
 pub mod inspect;
 pub mod kept;
@@ -44,7 +45,7 @@ use wasmcron_store::Store;
 use wasmcron_store::recovery::Register;
 use wasmcron_store::runs::Retention;
 
-pub use world::{LONG, Running, World, report};
+pub use world::{LONG, Running, World, keep, report};
 
 /// Settings of a store that answers depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,12 @@ macro_rules! conformance_cases {
                 a_run_put_off_comes_back,
                 only_a_due_run_is_put_off,
             ],
+            field: [
+                c25_the_next_leader_goes_on_from_the_cursor,
+                c53_two_leaders_make_one_run,
+                c55_who_is_refused_leaves_no_trap,
+                c30_a_deposed_leader_changes_nothing,
+            ],
             found: [
                 claim_by_token,
                 a_repeated_claim_renews_the_lock,
@@ -154,10 +161,6 @@ macro_rules! conformance_cases {
                 a_repeated_finish_is_no_fence,
                 a_repeated_save_is_no_fence,
                 a_refused_task_is_parked,
-                c25_the_next_leader_goes_on_from_the_cursor,
-                c53_two_leaders_make_one_run,
-                c55_who_is_refused_leaves_no_trap,
-                c30_a_deposed_leader_changes_nothing,
             ],
             inspect: [
                 the_execution_log_tells_what_happened,
@@ -289,10 +292,11 @@ macro_rules! conformance_cases {
 
 #[cfg(test)]
 mod tests {
-    const GROUPS: [(&str, &str); 15] = [
+    const GROUPS: [(&str, &str); 16] = [
         ("broken", include_str!("broken.rs")),
         ("control", include_str!("control.rs")),
         ("delayed", include_str!("delayed.rs")),
+        ("field", include_str!("field.rs")),
         ("found", include_str!("found.rs")),
         ("inspect", include_str!("inspect.rs")),
         ("kept", include_str!("kept.rs")),

@@ -83,7 +83,7 @@ pub async fn a_parked_run_waits_without_a_time(world: World) {
             .expect("claiming")
             .is_empty()
     );
-    assert_eq!(world.due_runs(10).await, []);
+    world.due_is(&[]).await;
 }
 
 /// As many firings wait as may; runs that may not be skipped wait beyond that.
@@ -122,7 +122,7 @@ pub async fn the_first_parked_run_goes_on(world: World) {
         .finish(&crowd.holder.success())
         .await
         .expect("finish");
-    assert_eq!(world.due_runs(10).await, [later.run.clone()]);
+    world.due_is(&[&later.run]).await;
     assert_eq!(world.state(&last.run).await, RunState::Parked);
     world.promoted(&crowd.term, &later.run, &crowd.pod).await;
     let running = world.begin(&crowd.pod).await;
@@ -130,13 +130,13 @@ pub async fn the_first_parked_run_goes_on(world: World) {
         (&running.at.run, running.attempt.task.attempt),
         (&later.run, 1)
     );
-    assert_eq!(world.due_runs(10).await, []);
+    world.due_is(&[]).await;
     world
         .store
         .finish(&running.failure())
         .await
         .expect("finish");
-    assert_eq!(world.due_runs(10).await, [last.run]);
+    world.due_is(&[&last.run]).await;
 }
 
 /// A back-off, a yield and a recovery are no end: nothing is released.
@@ -149,7 +149,7 @@ pub async fn a_pause_of_the_active_run_releases_nothing(world: World) {
         .finish(&first.retry(Duration::ZERO))
         .await
         .expect("finish");
-    assert_eq!(world.due_runs(10).await, [first.at.run.clone()]);
+    world.due_is(&[&first.at.run]).await;
     world.promoted(&crowd.term, &first.at.run, &crowd.pod).await;
     let second = world.begin(&crowd.pod).await;
     world.store.finish(&second.yields(0)).await.expect("finish");
@@ -161,7 +161,7 @@ pub async fn a_pause_of_the_active_run_releases_nothing(world: World) {
     };
     let back = world.back(&crowd.pod, &third.at.run, hold);
     world.store.hand_back(&back).await.expect("hand_back");
-    assert_eq!(world.due_runs(10).await, [first.at.run.clone()]);
+    world.due_is(&[&first.at.run]).await;
     assert_eq!(world.state(&waits).await, RunState::Parked);
 }
 
@@ -182,7 +182,7 @@ pub async fn every_end_releases(world: World) {
         .lose(&crowd.term, &crowd.holder.at.run, seen, &loss)
         .await;
     assert_eq!(lost.expect("lose"), Losing::Lost);
-    assert_eq!(world.due_runs(10).await, [second.clone()]);
+    world.due_is(&[&second]).await;
     world.promoted(&crowd.term, &second, &crowd.pod).await;
     let running = world.begin(&crowd.pod).await;
     world
@@ -192,7 +192,7 @@ pub async fn every_end_releases(world: World) {
         .expect("finish");
     let cancelled = world.store.cancel(&second, "ann", keep()).await;
     assert_eq!(cancelled.expect("cancel"), Cancelled::Ended);
-    assert_eq!(world.due_runs(10).await, [third]);
+    world.due_is(&[&third]).await;
 }
 
 /// A parked run that is cancelled makes nobody due: the active run still runs.
@@ -202,13 +202,13 @@ pub async fn a_cancelled_parked_run_releases_nobody(world: World) {
     let cancelled = world.store.cancel(&second, "ann", keep()).await;
     assert_eq!(cancelled.expect("cancel"), Cancelled::Ended);
     assert_eq!(world.state(&second).await, RunState::Cancelled);
-    assert_eq!(world.due_runs(10).await, []);
+    world.due_is(&[]).await;
     world
         .store
         .finish(&crowd.holder.success())
         .await
         .expect("finish");
-    assert_eq!(world.due_runs(10).await, [third]);
+    world.due_is(&[&third]).await;
 }
 
 /// A run that was released and cancelled before it began hands its turn on.
@@ -226,7 +226,7 @@ pub async fn a_released_run_that_is_cancelled_hands_its_turn_on(world: World) {
         .cancel(&second, "ann", keep())
         .await
         .expect("cancel");
-    assert_eq!(world.due_runs(10).await, [third]);
+    world.due_is(&[&third]).await;
 }
 
 /// The active run ended between the refused claim and the parking: the run is due now.
@@ -239,7 +239,7 @@ pub async fn parking_behind_nobody_is_due_now(world: World) {
         .await
         .expect("finish");
     assert_eq!(crowd.park(&world, &taken, 1).await, Parked::Parked);
-    assert_eq!(world.due_runs(10).await, [taken.run.clone()]);
+    world.due_is(&[&taken.run]).await;
     world.promoted(&crowd.term, &taken.run, &crowd.pod).await;
     let running = world.begin(&crowd.pod).await;
     assert_eq!(running.attempt.task.reason, Reason::Scheduled);

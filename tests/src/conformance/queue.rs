@@ -223,7 +223,7 @@ pub async fn a_superseded_session_claims_nothing(world: World) {
     );
     assert_eq!(
         store.claiming(&new).await.expect("claiming"),
-        [taken.clone()]
+        std::slice::from_ref(&taken)
     );
     world.claimed(world.claim_of(&new, &taken)).await;
 }
@@ -245,7 +245,7 @@ pub async fn an_overlap_changes_nothing(world: World) {
     }
     assert_eq!(
         store.claiming(&other).await.expect("claiming"),
-        [claim.taken.clone()]
+        std::slice::from_ref(&claim.taken)
     );
     assert_eq!(world.state(&claim.taken.run).await, RunState::Scheduled);
     let locks = store

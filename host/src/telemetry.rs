@@ -14,13 +14,20 @@ use crate::config::settings::{LogFormat, LogSettings};
 pub fn start(settings: &LogSettings) -> Result<()> {
     let level = settings.level.as_deref().unwrap_or("info");
     let filter = EnvFilter::try_new(level).with_context(|| {
-        format!("log.level: {level:?} is not a filter; info, debug or wasmcron=debug,info are accepted")
+        format!(
+            "log.level: {level:?} is not a filter; info, debug or wasmcron=debug,info are accepted"
+        )
     })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // Whoever read our log may be gone; saying so on the same stream would end the pod.
+        .log_internal_errors(false);
     let started = match settings.format {
-        LogFormat::Human => {
-            builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init()
-        }
+        LogFormat::Human => builder
+            .with_target(false)
+            .with_ansi(std::io::stderr().is_terminal())
+            .try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))

@@ -50,7 +50,7 @@ async fn c101_a_bad_job_file_leaves_the_old_one_in_force() {
         "cron",
         "duplicate key",
         "never.toml",
-        "can never fire",
+        "never fires",
     ] {
         assert!(log.contains(words), "{words} in the log");
     }

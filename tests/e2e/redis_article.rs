@@ -300,7 +300,7 @@ async fn enabled_switched_between_two_loops() {
         .await;
 
     fleet.write_job("tick", &jobs::hello("every = \"500ms\"\nenabled = false"));
-    let off = since_in_force(&fleet, "tick", false).await;
+    let off = seen_in_force(&fleet, "tick", false).await;
     let later = off + Duration::from_secs(2);
     fleet
         .run_where("clock", "is later", |run| {
@@ -315,7 +315,7 @@ async fn enabled_switched_between_two_loops() {
     );
 
     fleet.write_job("tick", &jobs::hello("every = \"500ms\""));
-    let on = since_in_force(&fleet, "tick", true).await;
+    let on = seen_in_force(&fleet, "tick", true).await;
     fleet
         .run_where("tick", "is new", |run| {
             run.nominal > on && run.state.is_ended()
@@ -521,16 +521,17 @@ async fn target() -> (Target, servers::Running) {
     (target, server.expect("a server"))
 }
 
-/// When the definition with this `enabled` came into force.
-async fn since_in_force(fleet: &Fleet, job: &str, enabled: bool) -> Timestamp {
+/// The store's time when the definition with this `enabled` was seen in force.
+async fn seen_in_force(fleet: &Fleet, job: &str, enabled: bool) -> Timestamp {
     let name = job.parse().expect("a name");
     until(
         &format!("{job} with enabled = {enabled}"),
         PATIENCE,
         async || {
             let view = fleet.store().job(&name).await.expect("the job")?;
-            (view.stored.definition.enabled == enabled).then_some(view.stored.since)
+            (view.stored.definition.enabled == enabled).then_some(())
         },
     )
-    .await
+    .await;
+    fleet.now().await
 }

@@ -81,7 +81,7 @@ async fn concurrency_is_bounded() {
     for name in &names {
         fleet.write_job(name, &jobs::stepper(&server.url(), 4, 50, ""));
     }
-    let _pod = fleet.pod_with("a", "[pod]\ncapacity = 2").await;
+    let _pod = fleet.pod_with("a", "pod.capacity = 2").await;
     fleet
         .opened(&names.iter().map(String::as_str).collect::<Vec<_>>())
         .await;

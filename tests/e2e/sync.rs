@@ -143,7 +143,7 @@ async fn the_daily_report_is_written_once() {
     let fleet = Fleet::new(Timing::Fast).await;
     fleet.install("daily-report", "daily-report");
     let text = format!(
-        "plugin = \"daily-report\"\nretry = {{ max_attempts = 3, backoff = \"50ms\" }}\n[params]\ntarget = \"{0}\"\n\
+        "plugin = \"daily-report\"\nretry = {{ max_attempts = 3, backoff = \"50ms\" }}\n[params]\ntarget = \"{0}/reports\"\n\
          [allow]\nhttp = [\"{0}\"]\n",
         server.url()
     );

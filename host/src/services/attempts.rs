@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use wasmcron_core::decide::claim::Local;
-use wasmcron_core::ids::RunId;
+use wasmcron_core::ids::{Digest, RunId};
 use wasmcron_runtime::AttemptControl;
 use wasmcron_store::queue::Taken;
 use wasmcron_store::runs::AttemptRef;
@@ -17,6 +17,10 @@ pub struct Executing {
     pub attempt: AttemptRef,
     /// The hold on it.
     pub control: AttemptControl,
+    /// The version of the plugin it runs.
+    pub digest: Digest,
+    /// Its job hands over to a newer version.
+    pub hands_over: bool,
     /// Who asked for its end, once somebody did.
     pub cancelled_by: Arc<Mutex<Option<String>>>,
 }

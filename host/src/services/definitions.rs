@@ -32,7 +32,10 @@ impl Definitions {
     pub fn heard(&mut self, live: &[PodView]) {
         let said: Vec<Arc<PodReport>> = live.iter().filter_map(|pod| pod.report.clone()).collect();
         let same = said.len() == self.said.len()
-            && said.iter().zip(&self.said).all(|(new, old)| Arc::ptr_eq(new, old));
+            && said
+                .iter()
+                .zip(&self.said)
+                .all(|(new, old)| Arc::ptr_eq(new, old));
         if same {
             return;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wasmcron_core::decide::finish::{self, After, Circumstances};
-use wasmcron_core::job::Job;
+use wasmcron_core::job::{Job, Reload};
 use wasmcron_core::run::{Checkpoint, Outcome};
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_runtime::{
@@ -40,6 +40,8 @@ pub async fn execute(
     pod.attempts.begin(Executing {
         attempt: names.clone(),
         control: control.clone(),
+        digest: plugin.digest().clone(),
+        hands_over: job.reload == Reload::Handoff && job.definition.digest.is_none(),
         cancelled_by: cancelled_by.clone(),
     });
     pod.metrics.running.inc();

@@ -22,7 +22,7 @@ const JOB_LABELS_MAX: usize = 2_000;
 pub struct Metrics {
     registry: Registry,
     job_labels: std::sync::Mutex<std::collections::HashSet<String>>,
-    /// Firings by job and what became of them: `fired`, `dedup`, `missed`, `skipped`, `manual`.
+    /// Firings by job and what became of them: `fired`, `dedup`, `missed`, `skipped`.
     pub triggers: IntCounterVec,
     /// From the nominal time to the end of the run, by job.
     pub latency: HistogramVec,

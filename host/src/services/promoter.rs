@@ -43,9 +43,7 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
         }
     }
     // Looking again when nothing is known to be due costs one request; a wake-up says when sooner.
-    let next = due
-        .next
-        .unwrap_or(due.now + super::scheduler::PODS_MAX_AGE);
+    let next = due.next.unwrap_or(due.now + super::scheduler::PODS_MAX_AGE);
     board.next_delayed = Some(if stuck {
         next.min(due.now + PUT_OFF)
     } else {

@@ -213,18 +213,22 @@ fn count(pod: &Pod, decision: &Decision) {
             tracing::debug!(run = %task.run, pod = %to, "run.published");
         }
         Decision::Gap { job, gap } => {
-            let status = if gap.why == "misfire" {
-                "missed"
+            let missed = gap.why == "misfire";
+            let (status, event) = if missed {
+                ("missed", "firing.missed")
             } else {
-                "skipped"
+                ("skipped", "firing.skipped")
             };
+            let labels = [pod.metrics.job_label(job.as_str()), status];
             pod.metrics
                 .triggers
-                .with_label_values(&[pod.metrics.job_label(job.as_str()), status])
+                .with_label_values(&labels)
                 .inc_by(gap.count);
-            pod.metrics.missed.inc_by(gap.count);
-            pod.metrics.event("firing.missed");
-            tracing::warn!(%job, from = %gap.from, to = %gap.to, count = gap.count, why = %gap.why, "firing.missed");
+            if missed {
+                pod.metrics.missed.inc_by(gap.count);
+            }
+            pod.metrics.event(event);
+            tracing::warn!(%job, from = %gap.from, to = %gap.to, count = gap.count, why = %gap.why, event, "firing.gap");
         }
     }
 }

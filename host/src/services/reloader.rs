@@ -3,14 +3,15 @@
 //! A file that is refused changes nothing: the last good version of its job goes on, and the refusal
 //! is said once for each content.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use wasmcron_core::job::Job;
-use wasmcron_runtime::{DirWatch, DirWatchConfig, Tick};
+use wasmcron_runtime::{DirWatch, DirWatchConfig, StopReason, Tick};
+use wasmcron_store::control::Wake;
 use wasmcron_store::pods::Standing;
 
 use super::outage::Outage;
@@ -22,6 +23,9 @@ const PLUGINS_WAIT: Duration = Duration::from_secs(120);
 /// How soon a report is repeated that came before the pod was registered again.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// How soon a file is read again that was empty.
+const LOOK_AGAIN: Duration = Duration::from_millis(300);
+
 /// What became of each job file.
 #[derive(Default)]
 struct Files {
@@ -29,6 +33,8 @@ struct Files {
     good: BTreeMap<PathBuf, Arc<Job>>,
     /// The refusal that was said last, by file.
     refused: BTreeMap<PathBuf, String>,
+    /// Files that were empty when they were last read: probably truncated to be written anew.
+    empty: BTreeSet<PathBuf>,
 }
 
 /// Starts to follow the job directory; reads it once before it returns.
@@ -60,9 +66,16 @@ pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + u
 
 async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
     let mut plugins = pod.plugins.changes();
+    // Empty files that were looked at a second time: they are meant to be empty.
+    let mut looked = BTreeSet::new();
     loop {
+        looked.retain(|path| files.empty.contains(path));
         tokio::select! {
             () = pod.stopped.cancelled() => return,
+            () = tokio::time::sleep(LOOK_AGAIN), if !files.empty.is_subset(&looked) => {
+                looked.clone_from(&files.empty);
+                read(&pod, &mut files, &Tick::default()).await;
+            }
             tick = watch.tick() => read(&pod, &mut files, &tick).await,
             // A new plugin may accept parameters that the old one refused, and the other way round.
             changed = plugins.changed() => {
@@ -98,12 +111,17 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
             Err(error) => Err(error.to_string()),
         };
         let last = files.good.remove(&file.path);
-        if file
+        // What is being written, or was emptied for that, keeps what is known of it until another look.
+        let unsettled = file
             .path
             .file_name()
-            .is_some_and(|name| tick.unsettled.contains(name))
-        {
-            // It is being written: what is known of it stays until another tick.
+            .is_some_and(|name| tick.unsettled.contains(name));
+        let emptied = std::fs::metadata(&file.path).is_ok_and(|meta| meta.len() == 0);
+        let just_emptied = emptied && !files.empty.contains(&file.path);
+        if emptied {
+            seen.empty.insert(file.path.clone());
+        }
+        if unsettled || just_emptied {
             seen.good.extend(last.map(|job| (file.path.clone(), job)));
             continue;
         }
@@ -182,11 +200,14 @@ pub async fn report(pod: Arc<Pod>) {
         plugins.borrow_and_update();
         let report = pod.report();
         count_plugins(&pod);
+        hand_over(&pod);
         if said.as_ref() != Some(&report) {
             match pod.store.report(&pod.me, &report).await {
                 Ok(Standing::Current { .. }) => {
                     outage.answered();
                     said = Some(report);
+                    // Only a wake-up: the leader reads the pods every second anyway.
+                    let _ = pod.store.wake(&Wake::Reported).await;
                 }
                 Ok(Standing::Superseded) => return pod.superseded(),
                 // The lease thread registers the pod again, with the newest report.
@@ -209,6 +230,25 @@ pub async fn report(pod: Arc<Pod>) {
             () = pod.stopped.cancelled() => return,
             _ = jobs.changed() => {}
             _ = plugins.changed() => {}
+        }
+    }
+}
+
+/// Asks the attempts that hand over to a newer plugin to yield.
+fn hand_over(pod: &Pod) {
+    for one in pod
+        .attempts
+        .executing()
+        .into_iter()
+        .filter(|one| one.hands_over)
+    {
+        let Some(known) = pod.jobs.get(&one.attempt.job) else {
+            continue;
+        };
+        let newest = pod.plugins.active(known.job.definition.plugin.as_str());
+        if newest.is_some_and(|newest| *newest.digest() != one.digest) {
+            tracing::info!(run = %one.attempt.run, "a newer plugin is active; the run is asked to yield");
+            one.control.stop(StopReason::Reload);
         }
     }
 }

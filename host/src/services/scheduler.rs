@@ -77,6 +77,9 @@ pub async fn run(pod: Arc<Pod>) {
             board.pods_read = None;
             board.next_delayed = None;
         }
+        if led && term.is_none() {
+            pod.metrics.live_pods.set(0);
+        }
         led = term.is_some();
         let wait = match turn(&pod, &mut board, term.as_ref(), &mut refresh_at).await {
             Ok(wait) => {
@@ -98,7 +101,7 @@ pub async fn run(pod: Arc<Pod>) {
 fn heed(wake: Result<Wake, RecvError>, board: &mut Board, refresh_at: &mut Instant) {
     match wake {
         Ok(Wake::Due) => board.next_delayed = None,
-        Ok(Wake::Left { .. }) => board.pods_read = None,
+        Ok(Wake::Left { .. } | Wake::Reported) => board.pods_read = None,
         Ok(Wake::Jobs) => *refresh_at = Instant::now(),
         Ok(Wake::Subscribed) | Err(RecvError::Lagged(_)) => {
             *refresh_at = Instant::now();

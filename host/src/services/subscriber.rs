@@ -26,8 +26,11 @@ const CLAIMING_EVERY: Duration = Duration::from_secs(2);
 const ENDS_GRACE: Duration = Duration::from_secs(60);
 /// Firings of one job that wait for its active run.
 const QUEUE_MAX: u32 = 1;
-/// A task that met an exclusive run comes back after this long.
-const EXCLUSIVE_PUT_OFF: Duration = Duration::from_millis(500);
+/// A task that was handed back is due again after this long: by then the leader has read from this
+/// pod's report why it should go elsewhere, and a pod that can run it again is not passed over.
+const PUT_OFF: Duration = Duration::from_millis(500);
+/// Why an exclusive run is handed back.
+const ALONE_IN_VAIN: &str = "the pod's other attempts did not end within exclusive_wait";
 
 /// Slots of this pod; none for an entry that is only taken to be handed back.
 type Slots = Vec<Option<OwnedSemaphorePermit>>;
@@ -160,8 +163,8 @@ async fn settle(
     loop {
         let local = pod.attempts.local(pod.capacity);
         match claim::admit(&local, &taken.run, definition, plugin.is_some()) {
-            Admit::HandBack { why, avoid } => {
-                hand_back(pod, taken, &why, avoid, &outage).await;
+            Admit::HandBack { why } => {
+                hand_back(pod, taken, &why, &outage).await;
                 return None;
             }
             Admit::WaitAlone if alone.is_none() => {
@@ -169,7 +172,7 @@ async fn settle(
                     Some(permits) => alone = Some(permits),
                     None => {
                         let why = "the pod's other attempts did not end within exclusive_wait";
-                        hand_back(pod, taken, why, false, &outage).await;
+                        hand_back(pod, taken, why, &outage).await;
                         return None;
                     }
                 }
@@ -182,14 +185,7 @@ async fn settle(
     if job.definition.exclusive && alone.is_none() {
         alone = wait_alone(pod, slots, &taken.run, &mut permit).await;
         if alone.is_none() {
-            hand_back(
-                pod,
-                taken,
-                "the pod's other attempts did not end within exclusive_wait",
-                false,
-                &outage,
-            )
-            .await;
+            hand_back(pod, taken, ALONE_IN_VAIN, &outage).await;
             return None;
         }
     }
@@ -358,18 +354,14 @@ async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage: &Ou
     }
 }
 
-async fn hand_back(pod: &Pod, taken: &Taken, why: &str, avoid: bool, outage: &Outage) {
+async fn hand_back(pod: &Pod, taken: &Taken, why: &str, outage: &Outage) {
     let back = HandBack {
         me: pod.me.clone(),
         run: taken.run.clone(),
         hold: Hold::Delivery(taken.delivery),
         why: why.to_owned(),
-        avoid,
-        due_in: if avoid {
-            Duration::ZERO
-        } else {
-            EXCLUSIVE_PUT_OFF
-        },
+        avoid: false,
+        due_in: PUT_OFF,
     };
     tracing::info!(run = %taken.run, why, "run.handed_back");
     pod.metrics.event("run.handed_back");

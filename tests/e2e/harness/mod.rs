@@ -93,15 +93,15 @@ impl Fleet {
         self.pod_with(address, "").await
     }
 
-    /// Starts a pod with further settings in TOML; top-level keys and tables of its own.
+    /// Starts a pod with further settings in TOML: top-level keys first, then tables.
     pub async fn pod_with(&self, address: &str, settings: &str) -> PodProcess {
-        let text = format!("{}\n{settings}\n", self.settings(address));
+        let text = self.settings(address, settings);
         let config = self.folder.path().join(format!("{address}.toml"));
         std::fs::write(&config, text).expect("the settings");
         PodProcess::start(address, &config).await
     }
 
-    fn settings(&self, address: &str) -> String {
+    fn settings(&self, address: &str, more: &str) -> String {
         let (url, folder) = (self.redis.url(), self.folder.path().display());
         let answer = match self.timing {
             Timing::Defaults => "",
@@ -119,7 +119,7 @@ impl Fleet {
         format!(
             "store = \"{url}\"\n{answer}pod.address = \"{address}\"\nlog.format = \"json\"\nlog.level = \"debug\"\n\
              plugins.directory = \"{folder}/plugins\"\nplugins.poll = \"2s\"\nplugins.cache = \"{}\"\n\
-             jobs.directory = \"{folder}/jobs\"\njobs.poll = \"2s\"\n{timing}",
+             jobs.directory = \"{folder}/jobs\"\njobs.poll = \"2s\"\n{more}\n{timing}",
             cache().display()
         )
     }

@@ -125,7 +125,7 @@ fn story(stage: &mut Stage, seed: u64, began: Instant) -> Result<()> {
 
     let ended = wait("the sync to end", || {
         let shown = stage.json(&["run", "show", &id])?;
-        Ok(Some(shown).filter(|run| run["ended_at"].is_string()))
+        Ok(Some(shown).filter(|run| run["ended"].is_string()))
     })?;
     say(began, &format!("{id} ended: {}", text(&ended, "state")?));
     let verdict = verdict::reach(stage, &id, ROWS)?;
@@ -136,10 +136,7 @@ fn story(stage: &mut Stage, seed: u64, began: Instant) -> Result<()> {
 
 /// Swaps a plugin while its job fires every second: the next run uses the new bytes.
 fn swap(stage: &mut Stage, began: Instant) -> Result<()> {
-    let before = wait("a run of hello", || {
-        let runs = stage.json(&["run", "list", HELLO])?;
-        Ok(first(&runs, "runs").and_then(digest_of))
-    })?;
+    let before = wait("a run of hello", || newest_digest(stage))?;
     let new = stage.swap_plugin(HELLO)?;
     let dropped = Instant::now();
     say(
@@ -151,10 +148,7 @@ fn swap(stage: &mut Stage, began: Instant) -> Result<()> {
         ),
     );
     wait("a run on the new version", || {
-        let runs = stage.json(&["run", "list", HELLO])?;
-        Ok(first(&runs, "runs")
-            .and_then(digest_of)
-            .filter(|digest| *digest == new))
+        Ok(newest_digest(stage)?.filter(|digest| *digest == new))
     })?;
     say(
         began,
@@ -176,15 +170,22 @@ fn executing(stage: &Stage, run: &str) -> Result<String> {
 }
 
 fn attempts(run: &Value) -> Vec<Value> {
-    run["attempts"].as_array().cloned().unwrap_or_default()
+    run["attempt_list"].as_array().cloned().unwrap_or_default()
 }
 
 fn first<'a>(list: &'a Value, key: &str) -> Option<&'a Value> {
     list.get(key).unwrap_or(list).as_array()?.first()
 }
 
-fn digest_of(run: &Value) -> Option<String> {
-    attempts(run).last()?["digest"].as_str().map(str::to_owned)
+/// The plugin version of the newest ended run of hello.
+fn newest_digest(stage: &Stage) -> Result<Option<String>> {
+    let runs = stage.json(&["run", "list", HELLO])?;
+    let Some(newest) = first(&runs, "runs").and_then(|run| run["run"].as_str()) else {
+        return Ok(None);
+    };
+    let shown = stage.json(&["run", "show", newest])?;
+    let last = attempts(&shown).pop();
+    Ok(last.and_then(|last| last["digest"].as_str().map(str::to_owned)))
 }
 
 fn text(value: &Value, key: &str) -> Result<String> {

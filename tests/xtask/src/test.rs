@@ -186,7 +186,9 @@ fn suite(name: &str, toolchain: &Toolchain, server: &std::path::Path) -> Result<
 /// Runs tests that find guests, host and Redis by their variables.
 fn tested(command: &mut Command, server: &std::path::Path) -> Result<()> {
     let guests = std::env::join_paths([host::target("test-guests"), host::target("plugins")])?;
-    command.env("WASMCRON_GUESTS", guests).env("WASMCRON_REDIS_SERVER", server);
+    command
+        .env("WASMCRON_GUESTS", guests)
+        .env("WASMCRON_REDIS_SERVER", server);
     let program = build::folder().join("wasmcron");
     if program.is_file() {
         command.env("WASMCRON_BIN", program);

@@ -28,6 +28,8 @@ pub enum Wake {
         /// The pod.
         pod: PodAddress,
     },
+    /// A pod reported other jobs or plugins: leader, read the pods.
+    Reported,
     /// A job's schedule, pause or quarantine changed: leader, look again.
     Jobs,
     /// The subscription began (again): wake-ups may have been missed, look at everything.

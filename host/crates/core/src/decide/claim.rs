@@ -29,8 +29,6 @@ pub enum Admit {
     HandBack {
         /// Why, for people.
         why: String,
-        /// This pod cannot run it, now or soon.
-        avoid: bool,
     },
 }
 
@@ -38,21 +36,18 @@ pub enum Admit {
 /// run the version that the definition asks for.
 #[must_use]
 pub fn admit(local: &Local, run: &RunId, job: Option<&Definition>, plugin_ready: bool) -> Admit {
-    let give_back = |why: String, avoid: bool| Admit::HandBack { why, avoid };
+    let give_back = |why: String| Admit::HandBack { why };
     if local.draining {
-        return give_back("the pod is draining".into(), true);
+        return give_back("the pod is draining".into());
     }
     let Some(job) = job else {
-        return give_back("the pod has no file of this job".into(), true);
+        return give_back("the pod has no file of this job".into());
     };
     if !plugin_ready {
-        return give_back(
-            format!("the pod cannot run the plugin {}", job.plugin),
-            true,
-        );
+        return give_back(format!("the pod cannot run the plugin {}", job.plugin));
     }
     match &local.exclusive {
-        Some(holder) if holder != run => give_back(format!("the pod is held by {holder}"), false),
+        Some(holder) if holder != run => give_back(format!("the pod is held by {holder}")),
         _ if job.exclusive && local.running > 0 => Admit::WaitAlone,
         _ if local.running >= local.capacity => Admit::WaitSlot,
         _ => Admit::Claim,
@@ -129,16 +124,15 @@ mod tests {
             (&free, Some(&alone), true, "claim"),
             (&ours, Some(&alone), true, "claim"),
             (&held, Some(&plain), true, "back"),
-            (&leaving, Some(&plain), true, "back, avoid"),
-            (&free, None, true, "back, avoid"),
-            (&free, Some(&plain), false, "back, avoid"),
+            (&leaving, Some(&plain), true, "back"),
+            (&free, None, true, "back"),
+            (&free, Some(&plain), false, "back"),
         ];
         for (local, job, ready, expected) in table {
             let answer = match admit(local, &run("job"), job, ready) {
                 Admit::Claim => "claim",
                 Admit::WaitAlone => "alone",
                 Admit::WaitSlot => "slot",
-                Admit::HandBack { avoid: true, .. } => "back, avoid",
                 Admit::HandBack { .. } => "back",
             };
             assert_eq!(answer, expected, "{local:?}");

@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
 
 use crate::host;
 use crate::setup::Install;
@@ -67,21 +65,38 @@ pub(crate) fn build(toolchain: &Toolchain, only: &[String]) -> Result<Vec<PathBu
     Ok(guests.into_iter().map(|guest| guest.component).collect())
 }
 
+/// Names of guest packages.
+pub struct Names {
+    /// All of them.
+    pub all: Vec<String>,
+    /// Those that only tests use; they have nothing to test natively.
+    pub only_tests: Vec<String>,
+}
+
+/// The names of all guests.
+pub fn names() -> Result<Names> {
+    let guests = list()?;
+    let for_tests = |guest: &&Guest| guest.component.starts_with(host::target("test-guests"));
+    let only_tests = guests
+        .iter()
+        .filter(for_tests)
+        .map(|guest| guest.package.clone())
+        .collect();
+    Ok(Names {
+        only_tests,
+        all: guests.into_iter().map(|guest| guest.package).collect(),
+    })
+}
+
 /// Every workspace package below `plugins/` or `tests/guests/` that is a `cdylib`.
 fn list() -> Result<Vec<Guest>> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo
-        .current_dir(host::root())
-        .args(["metadata", "--no-deps", "--format-version", "1"]);
-    let metadata: Metadata =
-        serde_json::from_str(&host::output(&mut cargo)?).context("the answer of cargo metadata")?;
     let root = host::root();
     let homes = [
         ("plugins", host::target("plugins")),
         ("tests/guests", host::target("test-guests")),
     ];
     let mut guests = Vec::new();
-    for package in metadata.packages {
+    for package in host::packages()? {
         let home = homes
             .iter()
             .find(|(folder, _)| package.manifest_path.starts_with(root.join(folder)));
@@ -98,24 +113,6 @@ fn list() -> Result<Vec<Guest>> {
         }
     }
     Ok(guests)
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    manifest_path: PathBuf,
-    targets: Vec<Target>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-    crate_types: Vec<String>,
 }
 
 /// Puts a component in its place in one step, and not at all if it is there already: a pod may be

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
 
 /// How often a bounded command is looked at.
 const POLL: Duration = Duration::from_millis(50);
@@ -95,4 +96,48 @@ fn show(command: &Command) -> String {
         .map(OsStr::to_string_lossy)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// The packages of the workspace, as cargo describes them.
+pub fn packages() -> Result<Vec<Package>> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.current_dir(root());
+    cargo.args(["metadata", "--no-deps", "--format-version", "1"]);
+    let metadata: Metadata =
+        serde_json::from_str(&output(&mut cargo)?).context("the answer of cargo metadata")?;
+    Ok(metadata.packages)
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+/// A package of the workspace.
+#[derive(Deserialize)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its Cargo.toml.
+    pub manifest_path: PathBuf,
+    /// What it builds.
+    pub targets: Vec<Target>,
+}
+
+/// One thing that a package builds.
+#[derive(Deserialize)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// `lib`, `bin`, `test`…
+    pub kind: Vec<String>,
+    /// `cdylib`, `rlib`…
+    pub crate_types: Vec<String>,
+}
+
+impl Target {
+    /// Whether it is of this kind.
+    pub fn is(&self, kind: &str) -> bool {
+        self.kind.iter().any(|known| known == kind)
+    }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: format, lints, licences, and every test.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,6 @@ use crate::{build, guests, host};
 
 /// Time for one step on a slow machine.
 const LIMIT: Duration = Duration::from_secs(3600);
-
-/// The plugins of this repository.
-const PLUGINS: [&str; 3] = ["hello", "daily-report", "merchant-full-sync"];
-/// Guests that only tests use.
-const TEST_GUESTS: [&str; 2] = ["hostile", "stepper"];
 
 /// Options of `test`.
 #[derive(clap::Args)]
@@ -33,13 +29,13 @@ enum Step {
     Fmt,
     /// Lints of host, tests and guests.
     Clippy,
-    /// Licences and advisories, where cargo-deny is installed.
+    /// Licences, where cargo-deny is installed.
     Deny,
-    /// Tests beside the code of host, SDK and plugins.
+    /// Tests of the crates, the SDK and the plugins.
     Unit,
     /// The store's promises over every backend.
     Conformance,
-    /// Hostile guests.
+    /// Hostile guests, and the plugins in the real sandbox.
     Guests,
     /// Real processes, a real Redis, real signals.
     E2e,
@@ -61,15 +57,11 @@ const ALL: [Step; 8] = [
 
 /// Runs the steps; the first that fails ends the run.
 pub fn run(args: &Args) -> Result<()> {
-    let steps = if args.steps.is_empty() {
-        ALL.to_vec()
-    } else {
-        args.steps.clone()
-    };
     let server = redis::ensure(Install::Missing)?;
     let toolchain = toolchain::ensure(Install::Missing)?;
+    let asked = |step: &Step| args.steps.is_empty() || args.steps.contains(step);
     let mut took = Vec::new();
-    for step in ALL.into_iter().filter(|step| steps.contains(step)) {
+    for step in ALL.into_iter().filter(asked) {
         let began = Instant::now();
         println!("\n== {step:?}");
         run_step(step, &toolchain, &server)?;
@@ -82,32 +74,17 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn run_step(step: Step, toolchain: &Toolchain, server: &std::path::Path) -> Result<()> {
+fn run_step(step: Step, toolchain: &Toolchain, server: &Path) -> Result<()> {
     match step {
         Step::Fmt => host::run(cargo().args(["fmt", "--all", "--check"]), LIMIT),
         Step::Clippy => clippy(toolchain),
         Step::Deny => deny(),
-        Step::Unit => {
-            guests::build(toolchain, &[])?;
-            let mut cargo = cargo();
-            cargo.args([
-                "test",
-                "--workspace",
-                "--exclude",
-                "wasmcron-tests",
-                "--exclude",
-                "hostile",
-            ]);
-            tested(&mut cargo, server)?;
-            let mut servers = self::cargo();
-            servers.args(["test", "-p", "wasmcron-tests", "--lib"]);
-            tested(&mut servers, server)
-        }
-        Step::Conformance => suite("conformance", toolchain, server),
-        Step::Guests => suite("guests", toolchain, server),
+        Step::Unit => unit(toolchain, server),
+        Step::Conformance => suites(&["conformance"], toolchain, server),
+        Step::Guests => suites(&["guests", "plugins"], toolchain, server),
         Step::E2e => {
             build::programs()?;
-            suite("e2e", toolchain, server)
+            suites(&["e2e"], toolchain, server)
         }
         Step::Demo => {
             let this = std::env::current_exe()?;
@@ -124,22 +101,16 @@ fn cargo() -> Command {
 
 fn clippy(toolchain: &Toolchain) -> Result<()> {
     let deny = ["--", "-D", "warnings"];
-    host::run(
-        cargo()
-            .args([
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--exclude",
-                "hostile",
-            ])
-            .args(deny),
-        LIMIT,
-    )?;
+    let mut native = cargo();
+    native
+        .arg("clippy")
+        .args(build::selection()?)
+        .arg("--all-targets");
+    host::run(native.args(deny), LIMIT)?;
     // Guests have code that exists for their target only. Debian's Rust comes without clippy.
     if matches!(toolchain, Toolchain::Rustup) {
-        let mut guests = cargo();
-        guests.args([
+        let mut foreign = cargo();
+        foreign.args([
             "clippy",
             "--target",
             TARGET,
@@ -147,44 +118,56 @@ fn clippy(toolchain: &Toolchain) -> Result<()> {
             "guest",
             "--target-dir",
         ]);
-        guests.arg(host::target("guests"));
-        guests.args([
-            "-p",
-            "hello",
-            "-p",
-            "daily-report",
-            "-p",
-            "merchant-full-sync",
-            "-p",
-            "hostile",
-        ]);
-        host::run(guests.args(deny), LIMIT)?;
+        foreign.arg(host::target("guests"));
+        foreign.args(guests::names()?.all.iter().flat_map(|guest| ["-p", guest]));
+        host::run(foreign.args(deny), LIMIT)?;
     }
     Ok(())
 }
 
 fn deny() -> Result<()> {
     if host::find_program("cargo-deny").is_none() {
-        println!("cargo-deny is not installed; licences and advisories are not checked");
+        println!("cargo-deny is not installed; licences are not checked");
         return Ok(());
     }
+    let mut deny = cargo();
     host::run(
-        cargo().args(["deny", "--offline", "check", "licenses", "bans", "sources"]),
+        deny.args(["deny", "--offline", "check", "licenses", "bans", "sources"]),
         LIMIT,
     )
 }
 
-/// One test binary of the package `wasmcron-tests`.
-fn suite(name: &str, toolchain: &Toolchain, server: &std::path::Path) -> Result<()> {
+fn unit(toolchain: &Toolchain, server: &Path) -> Result<()> {
     guests::build(toolchain, &[])?;
-    tested(
-        cargo().args(["test", "-p", "wasmcron-tests", "--test", name]),
-        server,
-    )
+    let mut tests = cargo();
+    tests
+        .arg("test")
+        .args(build::selection()?)
+        .args(["--lib", "--bins"]);
+    tests.args(
+        build::tests_of_crates()?
+            .iter()
+            .flat_map(|name| ["--test", name]),
+    );
+    tested(&mut tests, server)?;
+    let mut docs = cargo();
+    docs.arg("test").args(build::selection()?).arg("--doc");
+    tested(&mut docs, server)
+}
+
+/// Test binaries of the package `wasmcron-tests`.
+fn suites(names: &[&str], toolchain: &Toolchain, server: &Path) -> Result<()> {
+    guests::build(toolchain, &[])?;
+    let mut tests = cargo();
+    tests
+        .arg("test")
+        .args(build::selection()?)
+        .args(names.iter().flat_map(|name| ["--test", name]));
+    tested(&mut tests, server)
 }
 
 /// Runs tests that find guests, host and Redis by their variables.
-fn tested(command: &mut Command, server: &std::path::Path) -> Result<()> {
+fn tested(command: &mut Command, server: &Path) -> Result<()> {
     let guests = std::env::join_paths([host::target("test-guests"), host::target("plugins")])?;
     command
         .env("WASMCRON_GUESTS", guests)

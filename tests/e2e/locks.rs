@@ -1,7 +1,6 @@
 //! Attempts that lose their right to write, and the stragglers they become.
 
 use wasmcron_core::run::{Outcome, RunState};
-use wasmcron_tests::servers::{self, target::Target};
 
 use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
 
@@ -9,11 +8,7 @@ use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
 /// effect, its save and its report are refused. (C44, C91)
 #[tokio::test(flavor = "multi_thread")]
 async fn c44_c91_a_frozen_pod_wakes_as_a_straggler() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Fast).await;
     fleet.install("stepper", "stepper");
     fleet.write_job("steps", &jobs::stepper(&server.url(), 60, 60, ""));
@@ -77,11 +72,7 @@ async fn c44_c91_a_frozen_pod_wakes_as_a_straggler() {
 /// The lock vanishes while the job runs: the guest is interrupted within a renewal. (C49)
 #[tokio::test(flavor = "multi_thread")]
 async fn c49_the_lock_is_deleted_by_hand() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Fast).await;
     fleet.install("stepper", "stepper");
     fleet.write_job("steps", &jobs::stepper(&server.url(), 50, 60, ""));
@@ -107,11 +98,7 @@ async fn c49_the_lock_is_deleted_by_hand() {
 /// Two firings of one job: the second is skipped and leaves no trap behind. (C55)
 #[tokio::test(flavor = "multi_thread")]
 async fn c55_the_loser_of_the_lock_leaves_no_trap() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (_target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Fast).await;
     fleet.install("stepper", "stepper");
     fleet.write_job(
@@ -138,11 +125,7 @@ async fn c55_the_loser_of_the_lock_leaves_no_trap() {
 /// A run by hand waits for the active one instead of being skipped, and cancelling ends a run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manual_run_waits_and_a_cancelled_one_ends() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Fast).await;
     fleet.install("stepper", "stepper");
     fleet.write_job("steps", &jobs::stepper(&server.url(), 500, 50, ""));

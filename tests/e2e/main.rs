@@ -1,10 +1,17 @@
 //! Real pods as processes, a real Redis, real signals. Tests read the store and `/metrics`, not logs.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
 mod bad_input;
 mod harness;
 mod locks;
 mod redis_article;
 mod reload;
 mod restarts;
+mod scenarios;
 mod settlement_article;
 mod sync;

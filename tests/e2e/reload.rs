@@ -5,18 +5,13 @@ use std::time::Duration;
 use wasmcron_core::ids::Digest;
 use wasmcron_core::run::RunState;
 use wasmcron_tests::guests;
-use wasmcron_tests::servers::{self, target::Target};
 
 use crate::harness::{Fleet, PATIENCE, Timing, jobs, until};
 
 /// A hot swap during a run: the run ends on the old version, the next uses the new one. (C73)
 #[tokio::test(flavor = "multi_thread")]
 async fn c73_a_hot_swap_during_a_run() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Fast).await;
     let old = guests::bytes("stepper").expect("a guest");
     let new = guests::retagged(&old, "second");

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wasmcron_core::run::RunState;
-use wasmcron_tests::servers::{self, target::Target};
 
 use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
 
@@ -102,11 +101,7 @@ async fn c23_a_restart_inside_the_due_minute() {
 /// shown as running for ever. (C37, C92)
 #[tokio::test(flavor = "multi_thread")]
 async fn c37_c92_a_restarted_pod_is_not_its_dead_self() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Defaults).await;
     fleet.install("stepper", "stepper");
     fleet.write_job("steps", &jobs::stepper(&server.url(), 20, 100, ""));
@@ -209,11 +204,7 @@ async fn c27_no_live_worker_writes_nothing() {
 /// SIGTERM: the run yields with its checkpoint and goes on elsewhere at once; the exit code is 0.
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_hands_over() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Defaults).await;
     fleet.install("stepper", "stepper");
     fleet.write_job("steps", &jobs::stepper(&server.url(), 40, 50, ""));

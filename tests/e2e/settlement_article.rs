@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wasmcron_core::run::RunState;
-use wasmcron_tests::servers::{self, target::Target};
 
 use crate::harness::{Fleet, PATIENCE, Timing, jobs, until};
 
@@ -70,11 +69,7 @@ async fn a_run_is_limited_in_time() {
 /// Triggering never blocks, and a pod executes no more at once than its capacity.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrency_is_bounded() {
-    let target = Target::default();
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let server = servers::start(any, target.router())
-        .await
-        .expect("a server");
+    let (_target, server) = jobs::target().await;
     let fleet = Fleet::new(Timing::Fast).await;
     fleet.install("stepper", "stepper");
     let names: Vec<_> = (0..6).map(|n| format!("job-{n}")).collect();

@@ -1,4 +1,6 @@
-//! Job files that several tests use.
+//! Job files and targets that several tests use.
+
+use wasmcron_tests::servers::{self, target::Target};
 
 /// A job that does nothing, on this schedule (a line of TOML).
 pub fn hello(schedule: &str) -> String {
@@ -14,11 +16,21 @@ pub fn stepper(target: &str, steps: u32, step_ms: u32, more: &str) -> String {
 }
 
 /// The steps that reached the target, as (attempt, step), in order.
-pub fn steps(target: &wasmcron_tests::servers::target::Target) -> Vec<(u64, u64)> {
+pub fn steps(target: &Target) -> Vec<(u64, u64)> {
     let number = |effect: &serde_json::Value, key: &str| effect[key].as_u64().expect("a number");
     target
         .effects()
         .iter()
         .map(|effect| (number(effect, "attempt"), number(effect, "step")))
         .collect()
+}
+
+/// A target that listens.
+pub async fn target() -> (Target, servers::Running) {
+    let target = Target::default();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = servers::start(any, target.router())
+        .await
+        .expect("a server");
+    (target, server)
 }

@@ -54,10 +54,7 @@ async fn scenario_b_dead_before_the_claim() {
     fleet.live(2).await;
     fleet.opened(&["one", "two"]).await;
     b.signal(Signal::Stop);
-    let runs = [
-        fleet.trigger("one", "{}").await,
-        fleet.trigger("two", "{}").await,
-    ];
+    let runs = [fleet.submit("one").await, fleet.submit("two").await];
     let stuck = until("a task in the frozen pod's queue", PATIENCE, async || {
         let page = fleet.store().scheduled(None).await.expect("the register");
         page.entries

@@ -1,7 +1,7 @@
 //! What a guest's calls become in the store.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +46,7 @@ pub struct Bridge {
     state_limit: u32,
     seq: AtomicU64,
     saves: AtomicU32,
+    fenced: AtomicBool,
     outbox: Arc<Outbox>,
     writer: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
@@ -84,6 +85,7 @@ impl Bridge {
                     .map_or(0, |checkpoint| checkpoint.seq),
             ),
             saves: AtomicU32::new(0),
+            fenced: AtomicBool::new(false),
             outbox: Arc::default(),
             writer: Mutex::new(None),
         }
@@ -93,6 +95,12 @@ impl Bridge {
     #[must_use]
     pub fn progressed(&self) -> bool {
         self.saves.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether a write of this attempt was refused because another may own the run.
+    #[must_use]
+    pub fn was_fenced(&self) -> bool {
+        self.fenced.load(Ordering::Acquire)
     }
 
     /// Writes a line of the platform's own into the run's log.
@@ -187,6 +195,7 @@ impl Bridge {
     }
 
     fn fenced(&self) -> WriteRefused {
+        self.fenced.store(true, Ordering::Release);
         self.pod.metrics.fenced.inc();
         WriteRefused::Fenced
     }

@@ -9,8 +9,8 @@ use wasmcron_core::job::{Job, Reload};
 use wasmcron_core::run::{Checkpoint, Outcome};
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_runtime::{
-    AttemptControl, AttemptEnd, AttemptReport, AttemptSpec, Call, CallReason, Grants, Limits,
-    Plugin, SavedCheckpoint, StopReason,
+    AttemptControl, AttemptEnd, AttemptReport, AttemptSpec, Blame, Call, CallReason, Grants,
+    Limits, Plugin, SavedCheckpoint, StopReason,
 };
 use wasmcron_store::queue::Attempt;
 use wasmcron_store::runs::{AttemptRef, Finish, Finished, Next, StateWrite};
@@ -64,18 +64,14 @@ pub async fn execute(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
-    conclude(
-        pod,
-        job,
-        plugin,
-        &attempt,
-        &names,
+    let ending = Ending {
         report,
-        &control,
-        by,
-        bridge.progressed(),
-    )
-    .await;
+        stop: control.stop_reason(),
+        cancelled_by: by,
+        progressed: bridge.progressed(),
+        fenced: bridge.was_fenced(),
+    };
+    conclude(pod, job, plugin, &attempt, &names, ending).await;
     pod.attempts.end(&names);
     pod.metrics.running.dec();
 }
@@ -248,28 +244,34 @@ async fn fit(
     (plugin.clone(), None)
 }
 
+/// What is known when an attempt is over.
+struct Ending {
+    report: AttemptReport,
+    /// What the guest had been asked to do.
+    stop: Option<StopReason>,
+    cancelled_by: Option<String>,
+    /// A checkpoint of the attempt was acknowledged.
+    progressed: bool,
+    /// A write of it was refused because another attempt may own the run.
+    fenced: bool,
+}
+
 /// Maps the end, decides what follows, and repeats `finish` until it is answered.
-#[allow(clippy::too_many_arguments, reason = "the facts of one end, used once")]
 async fn conclude(
     pod: &Pod,
     job: &Job,
     plugin: &Plugin,
     attempt: &Attempt,
     names: &AttemptRef,
-    report: AttemptReport,
-    control: &AttemptControl,
-    cancelled_by: Option<String>,
-    progressed: bool,
+    ending: Ending,
 ) {
-    let outcome = outcome(&report, cancelled_by);
-    let asked_to_yield = matches!(
-        control.stop_reason(),
-        Some(StopReason::Draining | StopReason::Reload)
-    );
+    let outcome = outcome(&ending);
+    let asked_to_yield = matches!(ending.stop, Some(StopReason::Draining | StopReason::Reload));
     let met = Circumstances {
-        progressed,
+        progressed: ending.progressed,
         asked_to_yield,
     };
+    let report = ending.report;
     let after = finish::finish(&job.definition, &attempt.task, &outcome, met);
     let state = report.on_success_state.into_iter();
     let finish = Finish {
@@ -345,10 +347,22 @@ async fn send(pod: &Pod, mut finish: Finish) -> Finish {
 }
 
 /// How an end is written down.
-fn outcome(report: &AttemptReport, cancelled_by: Option<String>) -> Outcome {
-    let message = report.end.message();
-    let by = || cancelled_by.clone().unwrap_or_else(|| "its plugin".into());
-    match &report.end {
+fn outcome(ending: &Ending) -> Outcome {
+    let end = &ending.report.end;
+    let message = end.message();
+    let by = || {
+        ending
+            .cancelled_by
+            .clone()
+            .unwrap_or_else(|| "its plugin".into())
+    };
+    if ending.fenced && end.blame() == Blame::Guest {
+        // Whatever the guest made of the refusal: it was the platform's doing, not a fault of its own.
+        return Outcome::Lost {
+            reason: format!("fenced: the job's lock was lost; then: {message}"),
+        };
+    }
+    match end {
         AttemptEnd::Done { summary } => Outcome::Succeeded {
             summary: summary.clone(),
         },

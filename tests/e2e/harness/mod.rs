@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::run::{RunRecord, RunState};
+use wasmcron_core::task::{Reason, Task};
 use wasmcron_core::time::Timestamp;
 use wasmcron_store::Store;
 use wasmcron_store::inspect::ExecutionEvent;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
+use wasmcron_store::schedule::{Submission, Submitted};
 use wasmcron_tests::redis_server::RedisServer;
 use wasmcron_tests::{guests, host_binary};
 
@@ -192,6 +194,31 @@ impl Fleet {
             .expect("a run id")
             .parse()
             .expect("a run id")
+    }
+
+    /// Asks for a run by hand, straight through the store: as fast as a test may need it.
+    pub async fn submit(&self, job: &str) -> RunId {
+        let name: JobName = job.parse().expect("a job name");
+        let view = self
+            .store
+            .job(&name)
+            .await
+            .expect("the job")
+            .expect("the job");
+        let now = self.now().await;
+        // Any ULID will do, as long as no other test run of this store has it.
+        let id = format!("{:026}", now.as_millis());
+        let run: RunId = format!("{job}@{id}").parse().expect("a run id");
+        let params = view.stored.definition.params;
+        let task = Task::first(run, now, Reason::Manual, params);
+        let submission = Submission {
+            task,
+            idempotency: None,
+        };
+        match self.store.submit(&submission).await.expect("submit") {
+            Submitted::Accepted { run } => run,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// All runs of a job that ended in this state.

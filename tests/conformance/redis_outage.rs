@@ -168,6 +168,25 @@ fn a_server_that_stands_still_times_out() {
     });
 }
 
+/// The subscribers were deleted by hand: the next heartbeat puts its pod back (C66c).
+#[test]
+fn c66c_heartbeats_rebuild_the_subscribers() {
+    on_runtime(async {
+        let harness = Arc::new(RedisHarness::start().await);
+        let world = World::new(harness.clone()).await;
+        let pod = world.pod("a").await;
+        order(&harness, &["DEL", &harness.keys.subscribers()]).await;
+        let active = async || {
+            let now = world.now().await;
+            let pods = world.store.pods().await.expect("pods");
+            pods.iter().filter(|pod| pod.is_active(now, LONG)).count()
+        };
+        assert_eq!(active().await, 0);
+        world.beat(&pod).await;
+        assert_eq!(active().await, 1);
+    });
+}
+
 /// A demoted primary refuses writes for now; that is no answer either.
 #[test]
 fn a_replica_is_unavailable() {

@@ -146,3 +146,64 @@ fn opened(
     view.cursor = cursor;
     view
 }
+
+#[cfg(test)]
+mod tests {
+    use wasmcron_core::time::Timestamp;
+    use wasmcron_core::view::PodLoad;
+
+    use super::*;
+
+    fn pod(address: &str, jobs: &[&str]) -> PodView {
+        let since = Timestamp::EPOCH;
+        let hash = DefinitionHash::of(b"x");
+        let job = |name: &&str| {
+            let report = JobReport {
+                hash: hash.clone(),
+                since,
+            };
+            (name.parse().expect("a name"), report)
+        };
+        PodView {
+            address: address.parse().expect("an address"),
+            session: None,
+            heartbeat: None,
+            report: Some(Arc::new(PodReport {
+                version: String::new(),
+                started: since,
+                capacity: 1,
+                labels: BTreeMap::new(),
+                plugins: BTreeMap::new(),
+                jobs: jobs.iter().map(job).collect(),
+            })),
+            load: PodLoad::default(),
+            queued: 0,
+        }
+    }
+
+    #[test]
+    fn only_changed_reports_are_looked_into() {
+        let job: JobName = "j".parse().expect("a name");
+        let mut definitions = Definitions::default();
+        let mut live = vec![pod("a", &["j"]), pod("b", &["j"])];
+        definitions.heard(&live);
+        assert!(definitions.dirty && definitions.reports.contains_key(&job));
+        definitions.dirty = false;
+        definitions.reports.clear();
+        definitions.heard(&live);
+        assert!(
+            !definitions.dirty && definitions.reports.is_empty(),
+            "the same objects"
+        );
+        live.pop();
+        definitions.heard(&live);
+        assert!(definitions.dirty && definitions.reports.contains_key(&job));
+        definitions.dirty = false;
+        live = vec![pod("a", &["j"])];
+        definitions.heard(&live);
+        assert!(!definitions.dirty, "another object that says the same");
+        live = vec![pod("a", &[])];
+        definitions.heard(&live);
+        assert!(definitions.dirty && !definitions.reports.contains_key(&job));
+    }
+}

@@ -9,7 +9,7 @@ use wasmcron_store::runs::Finished;
 use wasmcron_store::schedule::{Decision, Opened, PUBLISH_MAX, Published};
 
 use super::LONG;
-use super::world::{World, definition, stored};
+use super::world::{World, definition, report, stored};
 
 /// A job that nobody opened is unknown, and its firings are held.
 pub async fn a_job_nobody_opened_is_unknown(world: World) {
@@ -185,7 +185,7 @@ pub async fn a_refused_decision_holds_its_job(world: World) {
     assert_eq!(world.store.run(&world.run(&j, 2)).await.expect("run"), None);
 }
 
-/// A pod that is unknown, drains or left is no target.
+/// A pod that is unknown, has not beaten yet, drains or left is no target.
 pub async fn only_a_live_pod_is_a_target(world: World) {
     let (leader, drains, left) = (
         world.pod("a").await,
@@ -204,7 +204,11 @@ pub async fn only_a_live_pod_is_a_target(world: World) {
         .await
         .expect("heartbeat");
     world.store.leave(&left).await.expect("leave");
-    for target in [world.session("nobody"), drains, left] {
+    let newcomer = world.session("d");
+    let now = world.now().await;
+    let registered = world.store.register(&newcomer, now, &report(now)).await;
+    registered.expect("register");
+    for target in [world.session("nobody"), newcomer, drains, left] {
         let answers = world
             .publish(&term, &[world.firing(&job, 1, &target)])
             .await;

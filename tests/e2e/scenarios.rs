@@ -51,8 +51,11 @@ async fn scenario_b_dead_before_the_claim() {
     let a = fleet.pod("a").await;
     assert_eq!(fleet.leader().await, "a");
     let b = fleet.pod("b").await;
-    fleet.live(2).await;
     fleet.opened(&["one", "two"]).await;
+    until("the leader to know both", PATIENCE, async || {
+        (a.metric("wasmcron_live_pods").await == 2.0).then_some(())
+    })
+    .await;
     b.signal(Signal::Stop);
     let runs = [fleet.submit("one").await, fleet.submit("two").await];
     let stuck = until("a task in the frozen pod's queue", PATIENCE, async || {

@@ -106,7 +106,8 @@ fn a_dropped_connection_is_replaced() {
 fn an_empty_server_after_a_restart_is_taken_up() {
     on_runtime(async {
         let mut server = RedisServer::start().await;
-        let options = wasmcron_store::redis::RedisOptions::new(server.url());
+        let mut options = wasmcron_store::redis::RedisOptions::new(server.url());
+        options.response_timeout = Duration::from_secs(10);
         let store = RedisStore::connect(options).await.expect("the store");
         let me = wasmcron_core::ids::PodRef {
             address: "a".parse().expect("an address"),
@@ -151,7 +152,7 @@ fn a_server_that_stands_still_times_out() {
         let mut options = harness.options();
         options.response_timeout = Duration::from_millis(150);
         let store = RedisStore::connect(options).await.expect("the store");
-        order(&harness, &["CLIENT", "PAUSE", "600", "ALL"]).await;
+        order(&harness, &["CLIENT", "PAUSE", "2500", "ALL"]).await;
         let began = Instant::now();
         let answer = store.now().await;
         assert!(
@@ -159,12 +160,17 @@ fn a_server_that_stands_still_times_out() {
             "{answer:?}"
         );
         assert!(
-            began.elapsed() < Duration::from_millis(500),
+            began.elapsed() < Duration::from_secs(2),
             "{:?}",
             began.elapsed()
         );
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        store.now().await.expect("the clock");
+        let again = loop {
+            if let Ok(now) = store.now().await {
+                break now;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "still no answer");
+        };
+        assert!(again.as_millis() > 0);
     });
 }
 

@@ -109,6 +109,12 @@ impl Pod {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
+        // A pod takes such variables for settings.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("WASMCRON_") {
+                command.env_remove(name);
+            }
+        }
         let child = command.spawn().context("cannot start a pod")?;
         Ok(Pod { child })
     }

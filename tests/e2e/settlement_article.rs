@@ -159,3 +159,27 @@ async fn a_dead_leader_costs_no_firing() {
     assert_eq!(times, expected, "every period has its run");
     assert_eq!(times.len(), runs.len(), "and one only");
 }
+
+/// A job keeps so many runs; what is left of older ones goes with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_runs_are_dropped() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &jobs::hello("every = \"200ms\""));
+    let _pod = fleet.pod_with("a", "retention.runs = 3").await;
+    let first = fleet
+        .run_where("tick", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+    until("the first run to be dropped", PATIENCE, async || {
+        fleet
+            .store()
+            .run(&first.run)
+            .await
+            .expect("it")
+            .is_none()
+            .then_some(())
+    })
+    .await;
+    let records: Vec<String> = fleet.redis_command(&["KEYS", "*:run:tick@*"]).await;
+    assert!(records.len() <= 6, "{records:?}");
+}

@@ -30,6 +30,7 @@ pub struct Executing {
 pub struct Attempts {
     inner: Mutex<Inner>,
     changed: Notify,
+    admission: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -104,7 +105,7 @@ impl Attempts {
         }
         inner.exclusive = Some(run.clone());
         drop(inner);
-        self.changed.notify_waiters();
+        self.admission.notify_waiters();
         true
     }
 
@@ -115,13 +116,13 @@ impl Attempts {
             inner.exclusive = None;
         }
         drop(inner);
-        self.changed.notify_waiters();
+        self.admission.notify_waiters();
     }
 
     /// Marks the pod as leaving.
     pub fn drain(&self) {
         self.lock().draining = true;
-        self.changed.notify_waiters();
+        self.admission.notify_waiters();
     }
 
     /// Whether the pod leaves.
@@ -142,7 +143,13 @@ impl Attempts {
         }
     }
 
-    /// Waits for the next change, from the moment this future is created.
+    /// Waits until the pod is reserved, given free, or begins to leave, from the moment this future
+    /// is created.
+    pub fn admission_changed(&self) -> impl Future<Output = ()> + '_ {
+        self.admission.notified()
+    }
+
+    /// Waits until an entry is settled or an attempt ends, from the moment this future is created.
     pub fn changed(&self) -> impl Future<Output = ()> + '_ {
         self.changed.notified()
     }

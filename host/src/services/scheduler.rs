@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use wasmcron_core::decide::agenda::Agenda;
 use wasmcron_core::decide::publish::Picker;
@@ -94,6 +94,15 @@ pub async fn run(pod: Arc<Pod>) {
             () = lead.changed() => {}
             _ = jobs.changed() => {}
             wake = wakes.recv() => heed(wake, &mut board, &mut refresh_at),
+        }
+        // A burst of wake-ups asks for one look.
+        loop {
+            let wake = match wakes.try_recv() {
+                Ok(wake) => Ok(wake),
+                Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            };
+            heed(wake, &mut board, &mut refresh_at);
         }
     }
 }

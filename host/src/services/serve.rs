@@ -97,6 +97,10 @@ async fn assemble(settings: Settings) -> Result<(Arc<Pod>, LeadSetter, mpsc::Rec
     let me = PodRef { address, session };
     let store = first_contact(&settings).await?;
     let clock = Arc::new(StoreClock::default());
+    // A server that forbids such questions serves all the same.
+    for warning in store.warnings().await.unwrap_or_default() {
+        tracing::warn!(store = %settings.store, warning, "store.warning");
+    }
     let sent = boot();
     let started = store
         .now()

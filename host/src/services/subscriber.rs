@@ -32,23 +32,27 @@ const PUT_OFF: Duration = Duration::from_millis(500);
 /// Why an exclusive run is handed back.
 const ALONE_IN_VAIN: &str = "the pod's other attempts did not end within exclusive_wait";
 
-/// Slots of this pod; none for an entry that is only taken to be handed back.
-type Slots = Vec<Option<OwnedSemaphorePermit>>;
+/// A place in hand; none for an entry that is only taken to be handed back.
+type Place = Option<OwnedSemaphorePermit>;
 /// A claimed attempt that is still to be executed.
 type Begun = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Takes until the pod leaves, and settles what is in hand before it returns.
 pub async fn run(pod: Arc<Pod>) {
-    let slots = Arc::new(Semaphore::new(usize::try_from(pod.capacity).unwrap_or(1)));
+    let capacity = usize::try_from(pod.capacity).unwrap_or(1);
+    let slots = Arc::new(Semaphore::new(capacity));
+    // As many entries as there are slots wait in hand for one: a slot that becomes free does not
+    // have to wait for the store.
+    let places = Arc::new(Semaphore::new(2 * capacity));
     hand_back_dead_self(&pod).await;
     let checker = tokio::spawn(check_claiming(pod.clone(), slots.clone()));
     let outage = Outage::new("subscriber");
     let mut consumer = pod.store.consumer(&pod.me);
     while !pod.leaving.is_cancelled() {
-        let Some(permits) = free_slots(&pod, &slots).await else {
+        let Some(free) = free_places(&pod, &places).await else {
             break;
         };
-        let max = permits.len();
+        let max = free.len();
         let taken = tokio::select! {
             () = pod.leaving.cancelled() => break,
             taken = consumer.take(TAKE_WAIT, max) => taken,
@@ -58,14 +62,14 @@ pub async fn run(pod: Arc<Pod>) {
                 outage.answered();
                 pod.last_take
                     .store(pod.clock.now().as_millis(), Ordering::Relaxed);
-                let mut permits = permits.into_iter();
+                let mut free = free.into_iter();
                 for taken in entries {
-                    let permit = permits.next().flatten();
-                    start(&pod, &slots, taken, permit);
+                    let place = free.next().flatten();
+                    start(&pod, &slots, taken, place);
                 }
             }
             Err(error) => {
-                drop(permits);
+                drop(free);
                 let wait = outage.failed(&error, &pod.metrics);
                 read_claiming(&pod, &slots).await;
                 pod.rest(wait).await;
@@ -83,22 +87,23 @@ pub async fn run(pod: Arc<Pod>) {
     }
 }
 
-/// Waits for a slot and takes as many more as are free, up to [`TAKE_MAX`]. While an exclusive run
-/// has the pod, entries are still taken, without a slot, so that they can be handed back.
-async fn free_slots(pod: &Pod, slots: &Arc<Semaphore>) -> Option<Slots> {
+/// Waits for a free place, and answers as many more as are free, up to [`TAKE_MAX`]. While an
+/// exclusive run has the pod, entries are still taken, without a place, so that they can be handed
+/// back.
+async fn free_places(pod: &Pod, places: &Arc<Semaphore>) -> Option<Vec<Place>> {
     loop {
-        let changed = pod.attempts.changed();
+        let changed = pod.attempts.admission_changed();
         if pod.attempts.local(pod.capacity).exclusive.is_some() {
             return Some(vec![None]);
         }
         tokio::select! {
-            permit = slots.clone().acquire_owned() => {
-                let mut permits = vec![Some(permit.ok()?)];
-                while permits.len() < TAKE_MAX {
-                    let Ok(permit) = slots.clone().try_acquire_owned() else { break };
-                    permits.push(Some(permit));
+            place = places.clone().acquire_owned() => {
+                let mut free = vec![Some(place.ok()?)];
+                while free.len() < TAKE_MAX {
+                    let Ok(place) = places.clone().try_acquire_owned() else { break };
+                    free.push(Some(place));
                 }
-                return Some(permits);
+                return Some(free);
             }
             () = changed => {}
             () = pod.leaving.cancelled() => return None,
@@ -107,22 +112,18 @@ async fn free_slots(pod: &Pod, slots: &Arc<Semaphore>) -> Option<Slots> {
 }
 
 /// Looks after one taken entry, unless it is in hand already.
-fn start(
-    pod: &Arc<Pod>,
-    slots: &Arc<Semaphore>,
-    taken: Taken,
-    permit: Option<OwnedSemaphorePermit>,
-) {
+fn start(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: Taken, place: Place) {
     if !pod.attempts.take_in_hand(&taken) {
         return;
     }
     let (pod, slots) = (pod.clone(), slots.clone());
     tokio::spawn(async move {
-        let settled = settle(&pod, &slots, &taken, permit).await;
+        let settled = settle(&pod, &slots, &taken).await;
         pod.attempts.settle(&taken);
         if let Some(begun) = settled {
             begun.await;
         }
+        drop(place);
     });
 }
 
@@ -140,28 +141,23 @@ async fn read_claiming(pod: &Arc<Pod>, slots: &Arc<Semaphore>) {
     // The taking connection has its own outage line; this one only tries again later.
     if let Ok(entries) = pod.store.claiming(&pod.me).await {
         for taken in entries {
-            let permit = slots.clone().try_acquire_owned().ok();
-            start(pod, slots, taken, permit);
+            start(pod, slots, taken, None);
         }
     }
 }
 
 /// Brings one entry to an end: claimed, handed back, skipped, parked or stale. What was claimed is
 /// returned as the attempt that is still to be executed.
-async fn settle(
-    pod: &Arc<Pod>,
-    slots: &Arc<Semaphore>,
-    taken: &Taken,
-    permit: Option<OwnedSemaphorePermit>,
-) -> Option<Begun> {
+async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken) -> Option<Begun> {
     let outage = Outage::new("claim");
-    let known = pod.jobs.get(&taken.run.job()).map(|known| known.job);
-    let plugin = known.as_deref().and_then(|job| plugin_for(pod, job));
-    let definition = known.as_deref().map(|job| &job.definition);
-    let mut permit = permit;
-    let mut alone = None;
-    loop {
+    let (mut permit, mut alone) = (None, None);
+    let (job, plugin) = loop {
+        let changed = pod.attempts.admission_changed();
         let local = pod.attempts.local(pod.capacity);
+        // What serves now, not what did when the entry began to wait.
+        let job = pod.jobs.get(&taken.run.job()).map(|known| known.job);
+        let plugin = job.as_deref().and_then(|job| plugin_for(pod, job));
+        let definition = job.as_deref().map(|job| &job.definition);
         match claim::admit(&local, &taken.run, definition, plugin.is_some()) {
             Admit::HandBack { why } => {
                 hand_back(pod, taken, &why, &outage).await;
@@ -171,17 +167,21 @@ async fn settle(
                 match wait_alone(pod, slots, &taken.run, &mut permit).await {
                     Some(permits) => alone = Some(permits),
                     None => {
-                        let why = "the pod's other attempts did not end within exclusive_wait";
-                        hand_back(pod, taken, why, &outage).await;
+                        hand_back(pod, taken, ALONE_IN_VAIN, &outage).await;
                         return None;
                     }
                 }
             }
-            _ if permit.is_none() => permit = slots.clone().acquire_owned().await.ok(),
-            _ => break,
+            // Who has the pod alone has all of its slots.
+            _ if permit.is_none() && alone.is_none() => {
+                tokio::select! {
+                    slot = slots.clone().acquire_owned() => permit = Some(slot.ok()?),
+                    () = changed => {}
+                }
+            }
+            _ => break (job?, plugin?),
         }
-    }
-    let (job, plugin) = (known?, plugin?);
+    };
     if job.definition.exclusive && alone.is_none() {
         alone = wait_alone(pod, slots, &taken.run, &mut permit).await;
         if alone.is_none() {
@@ -194,7 +194,7 @@ async fn settle(
         run: taken.run.clone(),
         permits: (permit, alone),
     };
-    let (attempt, sent) = claim_or_follow(pod, taken, &job, &outage).await?;
+    let (attempt, sent) = claim_or_follow(pod, taken, &job, &plugin, &outage).await?;
     let pod = pod.clone();
     Some(Box::pin(async move {
         executor::execute(&pod, &job, &plugin, *attempt, sent).await;
@@ -258,6 +258,7 @@ async fn claim_or_follow(
     pod: &Pod,
     taken: &Taken,
     job: &Job,
+    plugin: &Plugin,
     outage: &Outage,
 ) -> Option<(Box<Attempt>, Duration)> {
     let token = Token::new(&ulid::Ulid::generate().to_string()).ok()?;
@@ -265,6 +266,7 @@ async fn claim_or_follow(
         me: pod.me.clone(),
         taken: taken.clone(),
         token,
+        digest: Some(plugin.digest().clone()),
         lock_ttl: pod.settings.lock.ttl.get(),
         ends_in: job.definition.timeout + ENDS_GRACE,
     };

@@ -316,6 +316,7 @@ impl World {
     #[must_use]
     pub fn claim_of(&self, pod: &PodRef, taken: &Taken) -> Claim {
         Claim {
+            digest: None,
             me: pod.clone(),
             taken: taken.clone(),
             token: Token::new(&format!("token{}", self.number())).expect("a token"),

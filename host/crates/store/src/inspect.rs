@@ -89,6 +89,9 @@ pub trait Inspect: Send + Sync {
     /// Removes a run's checkpoints; refused while it executes.
     async fn clear_checkpoint(&self, run: &RunId, by: &str) -> Result<Cleared>;
 
+    /// What about the store's own settings or state endangers what it promises, in one sentence each.
+    async fn warnings(&self) -> Result<Vec<String>>;
+
     /// How many of what.
     async fn counts(&self) -> Result<Counts>;
 }

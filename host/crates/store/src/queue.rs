@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wasmcron_core::ids::{Delivery, Fence, PodRef, RunId, Token};
+use wasmcron_core::ids::{Delivery, Digest, Fence, PodRef, RunId, Token};
 use wasmcron_core::run::Checkpoint;
 use wasmcron_core::task::Task;
 use wasmcron_core::time::Timestamp;
@@ -28,6 +28,8 @@ pub struct Claim {
     pub taken: Taken,
     /// Random for each take, the same for each repeat of this claim.
     pub token: Token,
+    /// The plugin version that the caller is about to run, for the record.
+    pub digest: Option<Digest>,
     /// Length of the job's lock.
     pub lock_ttl: Duration,
     /// After this long the store gives the attempt up whatever its pod says: its time-out and a grace.

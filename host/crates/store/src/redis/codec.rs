@@ -319,6 +319,11 @@ impl Answer {
         text.parse().map_err(|_| self.strange(text))
     }
 
+    /// The ids from a place on; what is no id is left out.
+    pub(super) fn ids_from<T: std::str::FromStr>(&self, at: usize) -> Vec<T> {
+        (at..self.len()).filter_map(|at| self.id(at).ok()).collect()
+    }
+
     /// The error for an answer that the verb does not have.
     pub(super) fn strange(&self, text: &str) -> StoreError {
         broken(self.verb, text.chars().take(80).collect::<String>())

@@ -58,10 +58,26 @@ impl ServerInfo {
         })
     }
 
-    /// Whether a full memory may cost locks and registers.
+    /// What endangers locks, registers and records, in one sentence each.
     #[must_use]
-    pub fn may_evict(&self) -> bool {
-        self.maxmemory_policy != "noeviction"
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.maxmemory_policy != "noeviction" {
+            warnings.push(format!(
+                "maxmemory-policy is {}: a full memory may remove locks and registers; noeviction is accepted",
+                self.maxmemory_policy
+            ));
+        }
+        if !self.append_only && self.snapshots == Some(false) {
+            warnings.push(
+                "the server keeps nothing on disk: after its restart runs and schedules begin anew"
+                    .to_owned(),
+            );
+        }
+        if self.role == "slave" {
+            warnings.push("the server is a replica: it takes no writes".to_owned());
+        }
+        warnings
     }
 }
 
@@ -105,5 +121,33 @@ impl RedisStore {
             replicas: of("connected_slaves").parse().unwrap_or(0),
             clock: super::pods::clock_of(VERB, clock)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dangerous_settings_are_named() {
+        let mut info = ServerInfo {
+            name: "Redis",
+            version: "7.0.15".to_owned(),
+            role: "master".to_owned(),
+            maxmemory_policy: "noeviction".to_owned(),
+            maxmemory: 0,
+            append_only: true,
+            snapshots: Some(false),
+            replicas: 0,
+            clock: Timestamp::EPOCH,
+        };
+        assert_eq!(info.warnings(), Vec::<String>::new());
+        info.append_only = false;
+        info.maxmemory_policy = "allkeys-lru".to_owned();
+        let warnings = info.warnings().join(" ");
+        assert!(
+            warnings.contains("allkeys-lru") && warnings.contains("disk"),
+            "{warnings}"
+        );
     }
 }

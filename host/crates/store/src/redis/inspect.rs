@@ -54,7 +54,7 @@ impl Whereabouts {
 /// An attempt from the two fields that its begin and its end wrote.
 fn attempt_of(number: u32, begin: &str, end: Option<&String>) -> Decoded<AttemptRecord> {
     let parts: Vec<&str> = begin.split('|').collect();
-    let [pod, fence, reason, claimed_at, resumed_from] = parts.as_slice() else {
+    let [pod, fence, reason, claimed_at, resumed_from, digest] = parts.as_slice() else {
         return Err(format!("attempt {number} is {begin:?}"));
     };
     let bad = |what: &str| format!("attempt {number}: its {what}");
@@ -63,7 +63,7 @@ fn attempt_of(number: u32, begin: &str, end: Option<&String>) -> Decoded<Attempt
         pod: pod.parse().map_err(|_| bad("pod"))?,
         fence: fence.parse().map_err(|_| bad("fence"))?,
         reason: from_word(reason)?,
-        digest: None,
+        digest: digest.parse().ok(),
         claimed_at: Timestamp::from_millis(claimed_at.parse().map_err(|_| bad("time"))?),
         ended_at: None,
         resumed_from: resumed_from.parse().ok(),
@@ -75,7 +75,10 @@ fn attempt_of(number: u32, begin: &str, end: Option<&String>) -> Decoded<Attempt
         record.ended_at = at
             .and_then(|at| at.parse().ok())
             .map(Timestamp::from_millis);
-        record.digest = digest.and_then(|digest| digest.parse().ok());
+        // The version that ended it, where that was another than it began with.
+        record.digest = digest
+            .and_then(|digest| digest.parse().ok())
+            .or(record.digest);
         let outcome = outcome.ok_or_else(|| bad("end"))?;
         record.outcome = Some(serde_json::from_str(outcome).map_err(|error| error.to_string())?);
     }
@@ -353,6 +356,10 @@ impl Inspect for RedisStore {
             "running" => Ok(Cleared::Running),
             other => Err(answer.strange(other)),
         }
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>> {
+        Ok(self.server_info().await?.warnings())
     }
 
     async fn counts(&self) -> Result<Counts> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
-use wasmcron_core::ids::{Fence, PodRef, RunId};
+use wasmcron_core::ids::{Digest, Fence, PodRef, RunId};
 use wasmcron_core::run::Outcome;
 use wasmcron_core::time::Timestamp;
 
@@ -156,7 +156,10 @@ impl RedisStore {
     async fn moved(&self, call: Call) -> Result<Moved> {
         let answer = self.call(call).await?;
         match answer.word()? {
-            "moved" => Ok(Moved::Moved),
+            "moved" => {
+                self.discard(answer.ids_from(1));
+                Ok(Moved::Moved)
+            }
             "changed" => Ok(Moved::Changed),
             "superseded" => Ok(Moved::Superseded),
             other => Err(answer.strange(other)),
@@ -195,7 +198,8 @@ impl Queue for RedisStore {
             .arg(claim.taken.delivery.0)
             .arg(claim.token.as_str())
             .arg(px(claim.lock_ttl))
-            .arg(px(claim.ends_in));
+            .arg(px(claim.ends_in))
+            .arg(claim.digest.as_ref().map_or("", Digest::as_str));
         let mut answer = self.call(call).await?;
         match answer.word()? {
             "claimed" => {}

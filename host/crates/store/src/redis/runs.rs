@@ -215,7 +215,10 @@ impl Runs for RedisStore {
         }
         let answer = self.call(call).await?;
         match answer.word()? {
-            "finished" => Ok(Finished::Finished),
+            "finished" => {
+                self.discard(answer.ids_from(1));
+                Ok(Finished::Finished)
+            }
             "already" => Ok(Finished::AlreadyFinished),
             "fenced" => Ok(Finished::Fenced),
             "too-large" => Ok(Finished::TooLarge(finish.state_limit)),
@@ -240,5 +243,28 @@ impl Runs for RedisStore {
             "unknown" => Ok(Cancelled::Unknown),
             other => Err(answer.strange(other)),
         }
+    }
+}
+
+impl RedisStore {
+    /// Drops what is left of runs that their job keeps no more, behind the caller's back: what is not
+    /// dropped now expires by its age.
+    pub(super) fn discard(&self, runs: Vec<RunId>) {
+        if runs.is_empty() {
+            return;
+        }
+        let store = self.clone();
+        tokio::spawn(async move {
+            for run in runs {
+                let keys = vec![
+                    store.keys.record(&run),
+                    store.keys.log(&run),
+                    store.keys.checkpoint(&run),
+                ];
+                if let Err(error) = store.call(Call::new(Verb::Discard, keys)).await {
+                    tracing::debug!(%run, %error, "what is left of an old run expires by its age");
+                }
+            }
+        });
     }
 }

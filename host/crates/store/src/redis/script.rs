@@ -80,6 +80,7 @@ verbs! {
     Release: "release" [],
     SetWaiting: "set_waiting" [Leading],
     Retire: "retire" [Leading],
+    Discard: "discard" [],
     Take: "take" [],
     Reject: "reject" [],
     Claim: "claim" [Entries, Run, Ending, Checkpoint],

@@ -1,6 +1,7 @@
 -- Makes an entry an attempt: register, lock, active run and fence in one step.
 -- KEYS    1-14 of the run, 15 pod:<address>, 16 claiming:<address>, 17 fence
--- ARGV    1 address, 2 session, 3 job, 4 run, 5 delivery, 6 token, 7 lock ttl (ms), 8 ends in (ms)
+-- ARGV    1 address, 2 session, 3 job, 4 run, 5 delivery, 6 token, 7 lock ttl (ms), 8 ends in (ms),
+--         9 digest of the plugin or ''
 -- Answers {claimed, fence, claimed at, task, previous success or '', sequence or '', what, bytes}
 --         | {overlap, run} | {stale} | {superseded}
 local address, session, job, run, token, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6], ARGV[7]
@@ -47,6 +48,6 @@ redis.call('HSET', K.active, job, run)
 lock(fence)
 redis.call('LREM', KEYS[16], 0, entry)
 redis.call('HSET', K.record, 'a' .. int(t.attempt),
-  table.concat({ address, fence, t.reason, int(now), kept[1] }, '|'))
+  table.concat({ address, fence, t.reason, int(now), kept[1], ARGV[9] }, '|'))
 log(K.log, now, 'run.claimed', job, run, 'pod', address, 'attempt', int(t.attempt), 'fence', fence)
 return answer(r)

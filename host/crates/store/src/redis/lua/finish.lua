@@ -5,7 +5,7 @@
 --         8 state | reason, 9 why (JSON), 10 record kept for (ms) | due in (ms),
 --         11 runs kept | failures, 12 '' | idle yields, 13 state limit (bytes),
 --         14 number of state writes; for each: key, '1' to set or '0' to remove, value
--- Answers {finished} | {already} | {fenced} | {too-large}
+-- Answers {finished, runs more than are kept…} | {already} | {fenced} | {too-large}
 local job, run, fence, why, writes = ARGV[1], ARGV[2], ARGV[3], ARGV[9], tonumber(ARGV[14])
 local r = running_of(redis.call('HGET', K.running, run))
 local t = r and task_of(r.task)
@@ -14,9 +14,9 @@ local size, before = 0, 0
 if writes > 0 then size, before = state_size(KEYS[15], 15, writes) end
 if size > before and size > tonumber(ARGV[13]) then return { 'too-large' } end
 check_types()
-local now, ends = now_ms(), ARGV[7] == 'end'
+local now, ends, surplus = now_ms(), ARGV[7] == 'end', {}
 if ends then
-  end_run(job, run, now, ARGV[8], why, t.json, ARGV[10], ARGV[11])
+  surplus = end_run(job, run, now, ARGV[8], why, t.json, ARGV[10], ARGV[11])
 else
   local again = task_of(r.task)
   again.attempt, again.reason, again.failures, again.idle = t.attempt + 1, ARGV[8], ARGV[11], ARGV[12]
@@ -37,4 +37,5 @@ redis.call('HDEL', K.running, run)
 unlock(run, fence)
 log(K.log, now, ends and 'run.finished' or 'run.waiting', job, run, 'pod', r.pod, 'attempt', int(t.attempt),
   'fence', fence, 'outcome', ARGV[6], 'why', why)
-return { 'finished' }
+table.insert(surplus, 1, 'finished')
+return surplus

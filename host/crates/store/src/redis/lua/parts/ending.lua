@@ -23,7 +23,8 @@ end
 
 -- Ends a run: its record and what expires with it, and its place as the job's active run. To be
 -- called before the run leaves its register, so that what a broken key interrupts can be repeated.
--- The first write frees, so that a full store takes it.
+-- The first write frees, so that a full store takes it. Answers the job's runs that are more than it
+-- keeps: they are off its list, and the caller drops what is left of them.
 local function end_run(job, run, now, state, why, json, age, keep)
   local recorded = redis.call('PEXPIRE', K.record, age)
   redis.call('HSET', K.record, 'state', state, 'ended_at', int(now), 'why', why, 'task', json)
@@ -34,9 +35,14 @@ local function end_run(job, run, now, state, why, json, age, keep)
   else
     redis.call('PEXPIRE', K.checkpoint, age)
   end
-  redis.call('ZREMRANGEBYRANK', K.runs, 0, -(tonumber(keep) + 1))
+  local more, surplus = redis.call('ZCARD', K.runs) - tonumber(keep), {}
+  if more > 0 then surplus = redis.call('ZRANGE', K.runs, 0, math.min(more, 100) - 1) end
+  for _, old in ipairs(surplus) do
+    redis.call('ZREM', K.runs, old)
+  end
   redis.call('HINCRBY', K.stats, state, 1)
   clear_active(job, run, now)
+  return surplus
 end
 
 -- An entry of a run whose record says that it is over is a stray, and goes: it never runs again.

@@ -39,8 +39,8 @@ pub trait Migrate: Job {
     ///
     /// # Errors
     ///
-    /// The text says why the bytes cannot be translated. The run then stays with the old version
-    /// or ends, as the job file says.
+    /// The text says why the bytes cannot be translated. The version that wrote them goes on with the
+    /// run, while the pod still has it; else the run starts anew.
     fn checkpoint(from_schema: u32, data: &[u8]) -> Result<Self::Checkpoint, String>;
 }
 

@@ -14,7 +14,7 @@ pub struct PodView {
     pub address: String,
     /// Its session.
     pub session: Option<String>,
-    /// `active`, `draining`, `silent` or `gone`.
+    /// `active`, `draining`, `left`, `silent` or `gone`.
     pub state: &'static str,
     /// Whether it leads.
     pub leads: bool,
@@ -45,7 +45,8 @@ impl PodView {
     pub fn new(pod: &Pod, leader: Option<&Leader>, active: bool) -> Self {
         let report = pod.report.as_ref();
         let state = match (active, pod.load.draining, pod.heartbeat) {
-            (_, true, _) => "draining",
+            (_, true, None) => "left",
+            (_, true, Some(_)) => "draining",
             (true, false, _) => "active",
             (false, false, Some(_)) => "silent",
             (false, false, None) => "gone",

@@ -89,6 +89,7 @@ impl Harness for RedisHarness {
             }
             Damage::QueueEntry(pod, text) => hand.rpush(self.keys.tasks(&pod.address), text).await,
             Damage::LockLost(job) => hand.del(self.keys.lock(&job)).await,
+            Damage::PlaceLost(job) => hand.hdel(self.keys.active(), job.as_str()).await,
             Damage::EntryLost(register, run) => {
                 hand.hdel(self.register(register), run.as_str()).await
             }

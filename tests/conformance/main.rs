@@ -10,6 +10,7 @@ mod harness;
 mod redis_broken_keys;
 mod redis_cluster;
 mod redis_connect;
+mod redis_expiry;
 mod redis_memory;
 mod redis_outage;
 mod redis_reports;

@@ -169,6 +169,8 @@ pub async fn c39_a_running_entry_cut_short(world: World) {
     assert!(!scene.bury(&world, Register::Running, run).await, "once");
     let record = world.record(run).await;
     assert_eq!(record.state, RunState::Lost);
+    let jobs = std::slice::from_ref(&scene.job);
+    assert_eq!(world.store.locks(jobs).await.expect("locks"), [None]);
     assert_eq!(world.store.counts().await.expect("counts").dead_letters, 1);
     let finished = world.store.finish(&broken.success()).await;
     assert_eq!(finished.expect("finish"), Finished::Fenced);
@@ -357,4 +359,32 @@ pub async fn c39_the_place_of_a_lost_run_is_cleared(world: World) {
         .expect("job")
         .expect("a view");
     assert_eq!(view.active, None);
+}
+
+/// Two runs of a job execute, since a failover forgot the place of the first: who has no lock neither
+/// takes the other's by repeating its claim nor frees it by ending.
+pub async fn c39_a_lost_place_gives_no_right_to_anothers_lock(world: World) {
+    let scene = Scene::new(&world).await;
+    let first = world.running(&scene.term, &scene.job, 1, &scene.pod).await;
+    world.expire(&first).await;
+    world.damage(Damage::PlaceLost(scene.job.clone())).await;
+    let second = world.running(&scene.term, &scene.job, 2, &scene.pod).await;
+    let holder = async || {
+        let jobs = std::slice::from_ref(&scene.job);
+        let locks = world.store.locks(jobs).await.expect("locks");
+        locks[0].as_ref().map(|lock| lock.fence)
+    };
+    let repeated = world.store.claim(&first.claim).await;
+    assert_eq!(repeated.expect("claim"), Claimed::Stale);
+    assert_eq!(holder().await, Some(second.at.fence));
+    let finished = world.store.finish(&first.success()).await;
+    assert_eq!(finished.expect("finish"), Finished::Finished);
+    assert_eq!(holder().await, Some(second.at.fence));
+    let view = world
+        .store
+        .job(&scene.job)
+        .await
+        .expect("job")
+        .expect("a view");
+    assert_eq!(view.active, Some(second.at.run));
 }

@@ -77,6 +77,8 @@ pub enum Damage {
     QueueEntry(PodRef, String),
     /// The job's lock is gone.
     LockLost(JobName),
+    /// Nothing knows any more which run of the job is its active one.
+    PlaceLost(JobName),
     /// The entry of a run in a register is gone.
     EntryLost(Register, RunId),
     /// The entry of a run in a register ends in the middle.
@@ -121,6 +123,7 @@ macro_rules! conformance_cases {
                 c39_running_for_a_job_and_a_pod_that_are_gone,
                 c39_an_active_run_without_an_entry_holds_nobody_up,
                 c39_the_place_of_a_lost_run_is_cleared,
+                c39_a_lost_place_gives_no_right_to_anothers_lock,
             ],
             control: [
                 verbs_wake_the_listeners,
@@ -235,6 +238,7 @@ macro_rules! conformance_cases {
                 a_wait_without_a_task_ends,
                 an_entry_that_is_none_is_set_aside,
                 c48_a_claim_is_one_step,
+                numbers_only_grow,
                 a_repeated_claim_is_the_same_attempt,
                 a_claim_of_nothing_is_stale,
                 a_superseded_session_claims_nothing,

@@ -124,6 +124,33 @@ pub async fn c48_a_claim_is_one_step(world: World) {
     assert_eq!(view.active, Some(run));
 }
 
+/// However fast they follow each other, no delivery and no fence is given twice, and later ones are
+/// larger.
+pub async fn numbers_only_grow(world: World) {
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let (mut deliveries, mut fences) = (Vec::new(), Vec::new());
+    for batch in 0..10 {
+        let mut firings = Vec::new();
+        for n in 0..3 {
+            let job = world.job(&term, &format!("j{batch}-{n}")).await;
+            firings.push(world.firing(&job, 1, &pod));
+        }
+        world.publish(&term, &firings).await;
+        for taken in world.take(&pod).await {
+            let running = world.claimed(world.claim_of(&pod, &taken)).await;
+            deliveries.push(taken.delivery);
+            fences.push(running.at.fence);
+        }
+    }
+    assert_eq!(fences.len(), 30);
+    assert!(
+        deliveries.is_sorted_by(|one, next| one < next),
+        "{deliveries:?}"
+    );
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
 /// The answer to a claim was lost: the same token gets the same attempt, and the lock's full length.
 pub async fn a_repeated_claim_is_the_same_attempt(world: World) {
     let pod = world.pod("a").await;

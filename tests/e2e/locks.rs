@@ -2,44 +2,30 @@
 
 use wasmcron_core::run::{Outcome, RunState};
 
-use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
+use crate::harness::{Fleet, Midway, PATIENCE, Signal, Timing, jobs, until};
 
 /// A pod frozen beyond its lock: its run goes on elsewhere; when it wakes, its guest makes no further
 /// effect, its save and its report are refused. (C44, C91)
 #[tokio::test(flavor = "multi_thread")]
 async fn c44_c91_a_frozen_pod_wakes_as_a_straggler() {
-    let (target, server) = jobs::target().await;
-    let fleet = Fleet::new(Timing::Fast).await;
-    fleet.install("stepper", "stepper");
-    fleet.write_job("steps", &jobs::stepper(&server.url(), 60, 60, ""));
-    let mut pods = vec![fleet.pod("a").await, fleet.pod("b").await];
-    fleet.live(2).await;
-    fleet.opened(&["steps"]).await;
-    let run = fleet.trigger("steps", "{}").await;
-    until("some steps", PATIENCE, async || {
-        (jobs::steps(&target).len() >= 8).then_some(())
-    })
-    .await;
-    let victim = fleet.attempt(&run, 1).await.attempts[0].pod.to_string();
-    let index = pods
-        .iter()
-        .position(|pod| pod.address() == victim)
-        .expect("the pod");
-    let frozen = pods.swap_remove(index);
+    let mut midway = Midway::start(Timing::Fast, &["a", "b"], 60, 60, "").await;
+    let frozen = midway.victim().await;
     frozen.signal(Signal::Stop);
     until("steps of the second attempt", PATIENCE, async || {
-        jobs::steps(&target)
+        midway
+            .steps()
             .iter()
             .any(|(attempt, _)| *attempt == 2)
             .then_some(())
     })
     .await;
-    let before = jobs::steps(&target)
+    let before = midway
+        .steps()
         .iter()
         .filter(|(attempt, _)| *attempt == 1)
         .count();
     frozen.signal(Signal::Continue);
-    let record = fleet.ended(&run).await;
+    let record = midway.fleet.ended(&midway.run).await;
     assert_eq!(record.state, RunState::Succeeded, "{record:?}");
     assert!(
         matches!(record.attempts[0].outcome, Some(Outcome::Lost { .. })),
@@ -49,7 +35,8 @@ async fn c44_c91_a_frozen_pod_wakes_as_a_straggler() {
         matches!(record.attempts[1].outcome, Some(Outcome::Succeeded { .. })),
         "{record:?}"
     );
-    let after = jobs::steps(&target)
+    let after = midway
+        .steps()
         .iter()
         .filter(|(attempt, _)| *attempt == 1)
         .count();
@@ -62,7 +49,12 @@ async fn c44_c91_a_frozen_pod_wakes_as_a_straggler() {
         (frozen.metric("wasmcron_attempts_running").await == 0.0).then_some(())
     })
     .await;
-    let checkpoint = fleet.store().checkpoint(&run).await.expect("it");
+    let checkpoint = midway
+        .fleet
+        .store()
+        .checkpoint(&midway.run)
+        .await
+        .expect("it");
     assert!(
         checkpoint.is_none(),
         "a straggler's save does not bring a checkpoint back"
@@ -72,25 +64,15 @@ async fn c44_c91_a_frozen_pod_wakes_as_a_straggler() {
 /// The lock vanishes while the job runs: the guest is interrupted within a renewal. (C49)
 #[tokio::test(flavor = "multi_thread")]
 async fn c49_the_lock_is_deleted_by_hand() {
-    let (target, server) = jobs::target().await;
-    let fleet = Fleet::new(Timing::Fast).await;
-    fleet.install("stepper", "stepper");
-    fleet.write_job("steps", &jobs::stepper(&server.url(), 50, 60, ""));
-    let _pods = [fleet.pod("a").await, fleet.pod("b").await];
-    fleet.live(2).await;
-    fleet.opened(&["steps"]).await;
-    let run = fleet.trigger("steps", "{}").await;
-    until("some steps", PATIENCE, async || {
-        (jobs::steps(&target).len() >= 8).then_some(())
-    })
-    .await;
+    let midway = Midway::start(Timing::Fast, &["a", "b"], 50, 60, "").await;
+    let (fleet, run) = (&midway.fleet, &midway.run);
     fleet
         .redis_command::<i64>(&["DEL", "{distributed_scheduler}:lock:steps"])
         .await;
-    let record = fleet.ended(&run).await;
+    let record = fleet.ended(run).await;
     assert_eq!(record.state, RunState::Succeeded, "{record:?}");
     // Steps may be repeated once, but the attempts never interleave.
-    let steps = jobs::steps(&target);
+    let steps = midway.steps();
     let attempts: Vec<_> = steps.iter().map(|(attempt, _)| *attempt).collect();
     assert!(attempts.is_sorted(), "{steps:?}");
 }
@@ -125,17 +107,8 @@ async fn c55_the_loser_of_the_lock_leaves_no_trap() {
 /// A run by hand waits for the active one instead of being skipped, and cancelling ends a run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manual_run_waits_and_a_cancelled_one_ends() {
-    let (target, server) = jobs::target().await;
-    let fleet = Fleet::new(Timing::Fast).await;
-    fleet.install("stepper", "stepper");
-    fleet.write_job("steps", &jobs::stepper(&server.url(), 500, 50, ""));
-    let _pod = fleet.pod("a").await;
-    fleet.opened(&["steps"]).await;
-    let first = fleet.trigger("steps", "{}").await;
-    until("it to run", PATIENCE, async || {
-        (!target.effects().is_empty()).then_some(())
-    })
-    .await;
+    let midway = Midway::start(Timing::Fast, &["a"], 500, 50, "").await;
+    let (fleet, first) = (&midway.fleet, &midway.run);
     let second = fleet.trigger("steps", "{\"steps\": 1}").await;
     until("the second to wait", PATIENCE, async || {
         let record = fleet.store().run(&second).await.expect("it")?;
@@ -144,6 +117,6 @@ async fn a_manual_run_waits_and_a_cancelled_one_ends() {
     .await;
     let (_, err, code) = fleet.cli(&["run", "cancel", first.as_str()]).await;
     assert_eq!(code, 0, "{err}");
-    assert_eq!(fleet.ended(&first).await.state, RunState::Cancelled);
+    assert_eq!(fleet.ended(first).await.state, RunState::Cancelled);
     assert_eq!(fleet.ended(&second).await.state, RunState::Succeeded);
 }

@@ -294,14 +294,7 @@ async fn the_story_of_one_oclock() {
     ];
     fleet.live(3).await;
     let at = fleet.now().await + Duration::from_secs(4);
-    let due = at.to_datetime();
-    use chrono::Timelike as _;
-    let cron = format!(
-        "cron = \"{} {} {} * * *\"",
-        due.second(),
-        due.minute(),
-        due.hour()
-    );
+    let cron = jobs::daily_at(at);
     fleet.write_job("sync", &jobs::stepper(&server.url(), 40, 40, &cron));
     until("some steps", PATIENCE, async || {
         (jobs::steps(&target).len() >= 8).then_some(())

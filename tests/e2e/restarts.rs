@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wasmcron_core::run::RunState;
 
-use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
+use crate::harness::{Fleet, JOB, Midway, PATIENCE, Signal, Timing, jobs, until};
 
 /// SIGKILL of the leader just before a due time: fired once, by the next one. (C25)
 #[tokio::test(flavor = "multi_thread")]
@@ -19,17 +19,7 @@ async fn c25_the_leader_dies_just_before_a_due_time() {
     ];
     fleet.live(3).await;
     let due = fleet.now().await + Duration::from_secs(4);
-    let at = due.to_datetime();
-    use chrono::Timelike as _;
-    fleet.write_job(
-        "once",
-        &jobs::hello(&format!(
-            "cron = \"{} {} {} * * *\"",
-            at.second(),
-            at.minute(),
-            at.hour()
-        )),
-    );
+    fleet.write_job("once", &jobs::hello(&jobs::daily_at(due)));
     fleet.opened(&["once"]).await;
     let nominal = wasmcron_core::time::Timestamp::from_millis(due.as_millis() / 1000 * 1000);
     until("the moment before", PATIENCE, async || {
@@ -63,17 +53,7 @@ async fn c23_a_restart_inside_the_due_minute() {
     let pod = fleet.pod("a").await;
     fleet.live(1).await;
     let due = fleet.now().await + Duration::from_secs(3);
-    let at = due.to_datetime();
-    use chrono::Timelike as _;
-    fleet.write_job(
-        "once",
-        &jobs::hello(&format!(
-            "cron = \"{} {} {} * * *\"",
-            at.second(),
-            at.minute(),
-            at.hour()
-        )),
-    );
+    fleet.write_job("once", &jobs::hello(&jobs::daily_at(due)));
     fleet.write_job("clock", &jobs::hello("every = \"500ms\""));
     fleet
         .run_where("once", "succeeded", |run| run.state == RunState::Succeeded)
@@ -101,21 +81,12 @@ async fn c23_a_restart_inside_the_due_minute() {
 /// shown as running for ever. (C37, C92)
 #[tokio::test(flavor = "multi_thread")]
 async fn c37_c92_a_restarted_pod_is_not_its_dead_self() {
-    let (target, server) = jobs::target().await;
-    let fleet = Fleet::new(Timing::Defaults).await;
-    fleet.install("stepper", "stepper");
-    fleet.write_job("steps", &jobs::stepper(&server.url(), 20, 100, ""));
-    let pod = fleet.pod("a").await;
-    fleet.opened(&["steps"]).await;
-    let run = fleet.trigger("steps", "{}").await;
-    until("some steps", PATIENCE, async || {
-        (jobs::steps(&target).len() >= 5).then_some(())
-    })
-    .await;
-    pod.kill().await;
+    let mut midway = Midway::start(Timing::Defaults, &["a"], 20, 100, "").await;
+    midway.victim().await.kill().await;
+    let (fleet, run) = (&midway.fleet, &midway.run);
     let killed = tokio::time::Instant::now();
     let _again = fleet.pod("a").await;
-    let record = fleet.attempt(&run, 2).await;
+    let record = fleet.attempt(run, 2).await;
     // Well within the lock's ten seconds: the new session gives its dead self's attempt back.
     assert!(
         killed.elapsed() < Duration::from_secs(9),
@@ -123,15 +94,9 @@ async fn c37_c92_a_restarted_pod_is_not_its_dead_self() {
         killed.elapsed()
     );
     assert_eq!(record.attempts[1].pod.as_str(), "a");
-    assert_eq!(fleet.ended(&run).await.state, RunState::Succeeded);
-    assert_eq!(
-        jobs::steps(&target)
-            .iter()
-            .map(|(_, step)| *step)
-            .collect::<BTreeSet<_>>(),
-        (0..20).collect()
-    );
-    let next = fleet.trigger("steps", "{\"steps\": 1}").await;
+    assert_eq!(fleet.ended(run).await.state, RunState::Succeeded);
+    assert_eq!(midway.distinct_steps(), (0..20).collect());
+    let next = fleet.trigger(JOB, "{\"steps\": 1}").await;
     assert_eq!(
         fleet.ended(&next).await.state,
         RunState::Succeeded,
@@ -204,31 +169,15 @@ async fn c27_no_live_worker_writes_nothing() {
 /// SIGTERM: the run yields with its checkpoint and goes on elsewhere at once; the exit code is 0.
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_hands_over() {
-    let (target, server) = jobs::target().await;
-    let fleet = Fleet::new(Timing::Defaults).await;
-    fleet.install("stepper", "stepper");
-    fleet.write_job("steps", &jobs::stepper(&server.url(), 40, 50, ""));
-    let mut pods = vec![fleet.pod("a").await, fleet.pod("b").await];
-    fleet.live(2).await;
-    fleet.opened(&["steps"]).await;
-    let run = fleet.trigger("steps", "{}").await;
-    until("some steps", PATIENCE, async || {
-        (jobs::steps(&target).len() >= 5).then_some(())
-    })
-    .await;
-    let victim = fleet.attempt(&run, 1).await.attempts[0].pod.to_string();
-    let index = pods
-        .iter()
-        .position(|pod| pod.address() == victim)
-        .expect("the pod");
-    let pod = pods.swap_remove(index);
+    let mut midway = Midway::start(Timing::Defaults, &["a", "b"], 40, 50, "").await;
+    let pod = midway.victim().await;
     pod.signal(Signal::Terminate);
     assert_eq!(pod.ended().await, Some(0));
-    let record = fleet.ended(&run).await;
+    let record = midway.fleet.ended(&midway.run).await;
     assert_eq!(record.state, RunState::Succeeded, "{record:?}");
     assert_eq!(record.attempts.len(), 2, "{record:?}");
     assert_eq!(record.recoveries, 0, "a drain is no recovery: {record:?}");
-    let steps = jobs::steps(&target);
+    let steps = midway.steps();
     assert_eq!(
         steps.len(),
         40,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wasmcron_core::run::{Outcome, RunState};
 use wasmcron_core::task::Reason;
 
-use crate::harness::{Fleet, PATIENCE, Signal, Timing, jobs, until};
+use crate::harness::{Fleet, Midway, PATIENCE, Signal, Timing, jobs, until};
 
 /// Scenario A: a pod that is dead before publishing is not picked.
 #[tokio::test(flavor = "multi_thread")]
@@ -84,25 +84,9 @@ async fn scenario_b_dead_before_the_claim() {
 /// Scenario C: a pod dies while it executes. Resumable: from the last acknowledged checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_c_dead_while_running_resumes() {
-    let (target, server) = jobs::target().await;
-    let fleet = Fleet::new(Timing::Fast).await;
-    fleet.install("stepper", "stepper");
-    fleet.write_job("sync", &jobs::stepper(&server.url(), 40, 40, ""));
-    let mut pods = vec![fleet.pod("a").await, fleet.pod("b").await];
-    fleet.live(2).await;
-    fleet.opened(&["sync"]).await;
-    let run = fleet.trigger("sync", "{}").await;
-    until("some steps", PATIENCE, async || {
-        (jobs::steps(&target).len() >= 10).then_some(())
-    })
-    .await;
-    let victim = fleet.attempt(&run, 1).await.attempts[0].pod.to_string();
-    let index = pods
-        .iter()
-        .position(|pod| pod.address() == victim)
-        .expect("the pod");
-    pods.swap_remove(index).kill().await;
-    let record = fleet.ended(&run).await;
+    let mut midway = Midway::start(Timing::Fast, &["a", "b"], 40, 40, "").await;
+    midway.victim().await.kill().await;
+    let record = midway.fleet.ended(&midway.run).await;
     assert_eq!(record.state, RunState::Succeeded, "{record:?}");
     let [first, second] = &record.attempts[..] else {
         panic!("{record:?}")
@@ -113,7 +97,7 @@ async fn scenario_c_dead_while_running_resumes() {
     );
     assert_ne!(first.pod, second.pod);
     assert_eq!(second.reason, Reason::Resume);
-    let steps = jobs::steps(&target);
+    let steps = midway.steps();
     let acknowledged = second.resumed_from.expect("a checkpoint");
     let resumed_at = steps
         .iter()
@@ -124,8 +108,7 @@ async fn scenario_c_dead_while_running_resumes() {
         resumed_at, acknowledged,
         "checkpoint n is saved after step n - 1"
     );
-    let distinct: BTreeSet<_> = steps.iter().map(|(_, step)| *step).collect();
-    assert_eq!(distinct, (0..40).collect());
+    assert_eq!(midway.distinct_steps(), (0..40).collect());
     assert!(
         steps.len() <= 41,
         "only the step under way may be repeated: {steps:?}"

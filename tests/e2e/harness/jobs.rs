@@ -1,10 +1,23 @@
 //! Job files and targets that several tests use.
 
+use chrono::Timelike as _;
+use wasmcron_core::time::Timestamp;
 use wasmcron_tests::servers::{self, target::Target};
 
 /// A job that does nothing, on this schedule (a line of TOML).
 pub fn hello(schedule: &str) -> String {
     format!("plugin = \"hello\"\n{schedule}\n")
+}
+
+/// A schedule that fires at this second of every day.
+pub fn daily_at(at: Timestamp) -> String {
+    let at = at.to_datetime();
+    format!(
+        "cron = \"{} {} {} * * *\"",
+        at.second(),
+        at.minute(),
+        at.hour()
+    )
 }
 
 /// A job of numbered steps with an effect each, by hand only unless `more` says otherwise.

@@ -1,6 +1,7 @@
 //! Real pods as processes, on a private Redis, in a folder of their own.
 
 pub mod jobs;
+mod midway;
 mod pod;
 mod wait;
 
@@ -19,6 +20,7 @@ use wasmcron_store::schedule::{Submission, Submitted};
 use wasmcron_tests::redis_server::RedisServer;
 use wasmcron_tests::{guests, host_binary};
 
+pub use midway::{JOB, Midway};
 pub use pod::{PodProcess, Signal};
 pub use wait::{PATIENCE, until};
 

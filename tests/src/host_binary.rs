@@ -27,6 +27,15 @@ pub fn path() -> &'static Path {
     })
 }
 
+/// The product's program as a command, without the variables that are meant for tests.
+pub fn command() -> Command {
+    let mut command = Command::new(path());
+    for variable in [VARIABLE, "WASMCRON_GUESTS", "WASMCRON_REDIS_SERVER"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
 fn build() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = tests.parent().unwrap_or(tests);

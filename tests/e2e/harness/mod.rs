@@ -130,7 +130,7 @@ impl Fleet {
 
     /// Runs the product's command line against this fleet; answers what it printed and its exit code.
     pub async fn cli(&self, arguments: &[&str]) -> (String, String, i32) {
-        let output = tokio::process::Command::new(host_binary::path())
+        let output = tokio::process::Command::from(host_binary::command())
             .args(["--store", self.redis.url()])
             .args(arguments)
             .current_dir(self.folder.path())

@@ -38,7 +38,7 @@ impl PodProcess {
             .open(&log)
             .expect("a log file");
         let from = output.metadata().expect("its size").len();
-        let child = Command::new(host_binary::path())
+        let child = Command::from(host_binary::command())
             .args(["serve", "--config"])
             .arg(config)
             .stdin(Stdio::null())

@@ -132,6 +132,30 @@ async fn a_changed_job_file_is_followed() {
         .await;
 }
 
+/// A job whose firing found no pod is mended by its file: the new definition does not wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mended_job_file_is_not_held_up_by_the_old_one() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", "plugin = \"helo\"\nevery = \"500ms\"\n");
+    let _pod = fleet.pod("a").await;
+    let name = "tick".parse().expect("a name");
+    until("the firing to wait", PATIENCE, async || {
+        let view = fleet.store().job(&name).await.expect("the job")?;
+        view.waiting.filter(|waiting| waiting.why.contains("helo"))
+    })
+    .await;
+    fleet.write_job("tick", &jobs::hello("every = \"500ms\""));
+    fleet
+        .run_where("tick", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+    until("nothing to wait", PATIENCE, async || {
+        let view = fleet.store().job(&name).await.expect("the job")?;
+        view.waiting.is_none().then_some(())
+    })
+    .await;
+}
+
 /// Waits until a pod reports this version of a plugin.
 async fn reports(fleet: &Fleet, plugin: &str, digest: &Digest) {
     until(

@@ -79,11 +79,11 @@ impl Definitions {
         }
         let mut step = Step::Done;
         for (job, (was, stored)) in self.pending.clone() {
-            // What the old definition made due before the new one rules is decided first.
-            let owes = agenda
-                .get(job.as_str())
-                .and_then(due::next_due)
-                .is_some_and(|at| at <= stored.since);
+            // What the old definition made due before the new one rules is decided first, unless it
+            // waits for a pod in vain: the new definition may be what mends that.
+            let owes = agenda.get(job.as_str()).is_some_and(|view| {
+                view.waiting.is_none() && due::next_due(view).is_some_and(|at| at <= stored.since)
+            });
             if owes {
                 continue;
             }

@@ -109,10 +109,11 @@ impl Pod {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        // A pod takes such variables for settings.
+        // A pod takes such variables for settings, and whoever debugs makes each error cost more.
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("WASMCRON_") {
-                command.env_remove(name);
+            let text = name.to_string_lossy();
+            if text.starts_with("WASMCRON_") || text == "RUST_BACKTRACE" {
+                command.env_remove(&name);
             }
         }
         let child = command.spawn().context("cannot start a pod")?;

@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
 use wasmcron_runtime::{
     AttemptControl, AttemptEnd, AttemptHost, AttemptReport, AttemptSpec, Call, CallReason, Grants,
-    Limits, LogLine, Plugin, Progress, Runtime, RuntimeConfig, SavedCheckpoint, WriteRefused,
+    Limits, LogLine, Plugin, PoolConfig, Progress, Runtime, RuntimeConfig, SavedCheckpoint,
+    WriteRefused,
 };
 
 /// Longer than anything here takes, however loaded the machine is.
@@ -35,6 +36,7 @@ pub fn cache_dir() -> std::path::PathBuf {
 pub fn config() -> RuntimeConfig {
     RuntimeConfig {
         guest_threads: 2,
+        pool: Some(PoolConfig::for_attempts(64, 4 << 30)),
         cache_dir: Some(cache_dir()),
         describe_time: PATIENCE,
         ..RuntimeConfig::default()

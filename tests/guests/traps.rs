@@ -128,11 +128,8 @@ async fn the_call_reaches_the_guest() {
 }
 
 #[tokio::test]
-async fn pooled_allocation_serves_the_same_guests() {
-    let pool = Some(wasmcron_runtime::PoolConfig {
-        instances: 4,
-        ..Default::default()
-    });
+async fn allocation_on_demand_serves_the_same_guests() {
+    let pool = None;
     let runtime = Runtime::new(RuntimeConfig { pool, ..config() }).unwrap();
     let plugin = runtime.load("hostile", hostile_bytes()).await.unwrap();
     for (deed, done) in [("ok", true), ("trap", false), ("ok", true)] {

@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wasmcron_core::ids::{PodAddress, PodRef, SessionId};
 use wasmcron_runtime::{
-    DirWatchConfig, PluginRegistry, RegistryConfig, Runtime, RuntimeConfig, StopReason, Why,
+    DirWatchConfig, PluginRegistry, PoolConfig, RegistryConfig, Runtime, RuntimeConfig, StopReason,
+    Why,
 };
 use wasmcron_store::Store;
 use wasmcron_store::control::Wake;
@@ -31,6 +32,8 @@ use crate::store::connect;
 
 /// How long the first answer of the store is waited for.
 const STORE_WAIT: Duration = Duration::from_secs(30);
+/// Signals that come within this time are one.
+const SECOND_SIGNAL: Duration = Duration::from_millis(500);
 /// How long a leaving pod waits for answers to what it took.
 const SETTLE_WAIT: Duration = Duration::from_secs(3);
 /// How long a guest that was interrupted at the end of a drain has until its end is written.
@@ -53,7 +56,12 @@ pub fn serve(settings: Settings) -> Result<()> {
 async fn run(settings: Settings) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let (pod, setter, mut fatal) = assemble(settings).await?;
+    let (pod, setter, mut fatal) = tokio::select! {
+        assembled = assemble(settings) => assembled?,
+        // Nothing was begun that would have to be ended.
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     let listener = api::bind(&pod).await?;
     let (mut loops, lease_thread) = start_loops(&pod, setter, listener).await?;
     let ended = tokio::select! {
@@ -70,7 +78,11 @@ async fn run(settings: Settings) -> Result<()> {
     let result = match ended {
         Ok(signal) => {
             let again = async {
-                tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+                let first = tokio::time::Instant::now();
+                // `timeout` and terminals signal a process and its group: that is one wish, not two.
+                while first.elapsed() < SECOND_SIGNAL {
+                    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+                }
             };
             drain(&pod, signal, again).await;
             Ok(())
@@ -107,17 +119,17 @@ async fn assemble(settings: Settings) -> Result<(Arc<Pod>, LeadSetter, mpsc::Rec
         .await
         .context("the store does not tell its time")?;
     clock.measure(sent, started);
-    let runtime =
-        Runtime::new(runtime_config(&settings)?).context("cannot create the plugin runtime")?;
-    let plugins = start_plugins(&settings, &runtime)?;
-    let (setter, lead) = lead::channel(me.clone());
-    let (fatal, fatals) = mpsc::channel(4);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let capacity = settings
         .pod
         .capacity
         .unwrap_or_else(|| u32::try_from(2 * cores).unwrap_or(4))
         .max(1);
+    let runtime = Runtime::new(runtime_config(&settings, capacity)?)
+        .context("cannot create the plugin runtime")?;
+    let plugins = start_plugins(&settings, &runtime)?;
+    let (setter, lead) = lead::channel(me.clone());
+    let (fatal, fatals) = mpsc::channel(4);
     let pod = Arc::new(Pod {
         me,
         capacity,
@@ -185,7 +197,7 @@ async fn first_contact(settings: &Settings) -> Result<Arc<dyn Store>> {
     }
 }
 
-fn runtime_config(settings: &Settings) -> Result<RuntimeConfig> {
+fn runtime_config(settings: &Settings, capacity: u32) -> Result<RuntimeConfig> {
     let cache = match &settings.plugins.cache {
         Some(cache) => cache.clone(),
         None => crate::config::cache_directory()
@@ -194,6 +206,10 @@ fn runtime_config(settings: &Settings) -> Result<RuntimeConfig> {
     let mut config = RuntimeConfig {
         cache_dir: Some(cache),
         memory_max: settings.limits.memory.bytes(),
+        pool: Some(PoolConfig::for_attempts(
+            capacity,
+            settings.limits.memory.bytes(),
+        )),
         offer_interval: settings.runtime.checkpoint_interval.get(),
         ..RuntimeConfig::default()
     };

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wasmcron_runtime::{
     AttemptControl, AttemptEnd, AttemptHost, AttemptSpec, Call, CallReason, Grants, Limits,
-    LogLine, Progress, Runtime, RuntimeConfig, WriteRefused,
+    LogLine, PoolConfig, Progress, Runtime, RuntimeConfig, WriteRefused,
 };
 use wasmcron_tests::guests;
 
@@ -21,7 +21,11 @@ const WARM_UP: usize = 200;
 
 /// One attempt after the other, in this process.
 pub async fn measure() -> Result<Vec<Figure>> {
-    let runtime = Runtime::new(RuntimeConfig::default())?;
+    // As a pod has it, whose limit of memory is 1 GiB unless set.
+    let runtime = Runtime::new(RuntimeConfig {
+        pool: Some(PoolConfig::for_attempts(4, 1 << 30)),
+        ..RuntimeConfig::default()
+    })?;
     let bytes = Bytes::from(guests::bytes("stopwatch")?);
     let plugin = runtime.load("stopwatch", bytes).await?;
     let mut times = Vec::new();

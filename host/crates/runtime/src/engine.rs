@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::attempt_host::AttemptHost;
 use crate::bindings::wasmcron::job;
@@ -25,6 +25,16 @@ use crate::ticker::Ticker;
 
 /// Host stack that a call may need on top of the guest's.
 const HOST_STACK: usize = 1 << 20;
+/// Plugins that are asked who they are at the same time.
+pub(crate) const DESCRIBING_MAX: usize = 8;
+/// What a place in the pool keeps of the pages its last guest used, so that the next one finds them
+/// without a page fault. The rest goes back to the system.
+const KEPT_OF_MEMORY: usize = 512 << 10;
+const KEPT_OF_TABLE: usize = 32 << 10;
+/// Largest table, in elements: an interpreter's functions all stand in one.
+const TABLE_MAX: usize = 1 << 16;
+/// Memories of one component on average; the largest number is that of its core instances.
+const MEMORIES_EACH: u32 = 4;
 
 /// One engine with its threads: guests execute here and nowhere else, so that a guest that
 /// computes for hours delays no lease, no heartbeat and no request of the host.
@@ -42,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) ticker: Ticker,
     pub(crate) cache: Option<CompileCache>,
     pub(crate) compiling: Arc<Semaphore>,
+    pub(crate) describing: Semaphore,
     pub(crate) client: Arc<Client>,
 }
 
@@ -53,7 +64,7 @@ impl Runtime {
     /// One sentence: a setting that cannot work, a cache folder that is not private, or threads that
     /// the system does not give.
     pub fn new(config: RuntimeConfig) -> anyhow::Result<Arc<Self>> {
-        let engine = Engine::new(&engine_config(&config))
+        let engine = engine(&config)
             .map_err(anyhow::Error::from)
             .context("cannot start the engine")?;
         let linker = linker(&engine)
@@ -86,6 +97,7 @@ impl Runtime {
                 ticker,
                 cache,
                 compiling: Arc::new(Semaphore::new(1)),
+                describing: Semaphore::new(DESCRIBING_MAX),
                 client,
             }),
             guests: Some(guests),
@@ -209,6 +221,22 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
+/// With a pool if one is asked for. Where the address space that a pool reserves is not to be had,
+/// sandboxes are allocated one by one: they start later and do the same.
+fn engine(config: &RuntimeConfig) -> wasmtime::Result<Engine> {
+    if let Some(pool) = &config.pool {
+        let mut pooled = engine_config(config);
+        pooled.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling(pool)));
+        match Engine::new(&pooled) {
+            Ok(engine) => return Ok(engine),
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "no pool of sandboxes");
+            }
+        }
+    }
+    Engine::new(&engine_config(config))
+}
+
 fn engine_config(config: &RuntimeConfig) -> Config {
     let mut engine = Config::new();
     engine
@@ -218,9 +246,6 @@ fn engine_config(config: &RuntimeConfig) -> Config {
         .max_wasm_stack(config.stack)
         .async_stack_size(config.stack + HOST_STACK)
         .native_unwind_info(false);
-    if let Some(pool) = &config.pool {
-        engine.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling(pool)));
-    }
     engine
 }
 
@@ -233,11 +258,19 @@ fn pooling(pool: &PoolConfig) -> PoolingAllocationConfig {
         .max_core_instances_per_component(each)
         .total_core_instances(all)
         .max_memories_per_component(each)
-        .total_memories(pool.instances.saturating_mul(2))
+        .total_memories(pool.instances.saturating_mul(MEMORIES_EACH.min(each)))
         .max_tables_per_component(each)
         .total_tables(all)
+        .table_elements(TABLE_MAX)
         .total_stacks(pool.instances)
         .max_memory_size(pool.memory);
+    // Without this call of newer kernels the first pages would be kept, not the used ones.
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        config
+            .pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEPT_OF_MEMORY)
+            .table_keep_resident(KEPT_OF_TABLE);
+    }
     config
 }
 

@@ -277,6 +277,8 @@ async fn describe(
         schema: 0,
         attempt: 0,
     });
+    // Whoever loads a folder of plugins must not use up the places of attempts.
+    let _turn = shared.describing.acquire().await;
     let _ticking = shared.ticker.hold();
     let (mut store, watchdog) = sandbox.into_store(&shared.engine, &limits, Instant::now());
     let mut phase = Phase::Instantiate;

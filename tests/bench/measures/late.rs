@@ -1,13 +1,18 @@
 //! How late a thousand jobs start that are due every second.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use wasmcron_core::schedule::{Schedule, Trigger};
 use wasmcron_core::time::Timestamp;
+use wasmcron_store::schedule::PUBLISH_MAX;
+use wasmcron_tests::redis_server::RedisServer;
 
+use super::runs::CONNECTIONS;
 use super::start::began;
 use crate::pod::Site;
+use crate::raw::Raw;
 use crate::report::Figure;
 use crate::stats::{millis, percentile};
 
@@ -24,8 +29,23 @@ const SPREAD: Duration = Duration::from_millis(900);
 /// All at the same instant, and spread over the second.
 pub async fn measure() -> Result<Vec<Figure>> {
     let mut figures = one("at one instant", Duration::ZERO).await?;
+    let all = at_once().await?;
+    for (figure, share) in figures.iter_mut().zip([0.5, 0.99]) {
+        figure.raw = Some(millis(all.mul_f64(share)));
+        figure.note = "raw: when the store had run such a share of them".into();
+    }
     figures.extend(one("spread by jitter", SPREAD).await?);
     Ok(figures)
+}
+
+/// How long the store takes for as many runs when nothing is executed.
+async fn at_once() -> Result<Duration> {
+    let server = RedisServer::start().await;
+    let mut raw = Raw::new(&server, JOBS).await?;
+    raw.publishes(1, PUBLISH_MAX).await?;
+    raw.learn().await?;
+    let requests = raw.publishes(2, PUBLISH_MAX).await?;
+    Arc::new(raw).whole_runs(requests, CONNECTIONS).await
 }
 
 async fn one(how: &str, jitter: Duration) -> Result<Vec<Figure>> {

@@ -14,7 +14,7 @@ use crate::stats::{median, rate};
 use crate::wire::Wire;
 
 /// Connections of the raw runs.
-const CONNECTIONS: usize = 50;
+pub const CONNECTIONS: usize = 50;
 const ROUNDS: u64 = 3;
 /// Between two firings of the jobs, in seconds: a multiple divides a minute.
 const PERIOD: i64 = 20;

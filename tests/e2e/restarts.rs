@@ -184,3 +184,19 @@ async fn sigterm_hands_over() {
         "nothing is done twice after an orderly hand-over: {steps:?}"
     );
 }
+
+/// The end of a run is asked for while its pod is dead: the restarted pod does not take it up again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_does_not_come_back_with_its_pod() {
+    let mut midway = Midway::start(Timing::Defaults, &["a"], 500, 50, "").await;
+    midway.victim().await.kill().await;
+    let (out, err, code) = midway
+        .fleet
+        .cli(&["run", "cancel", midway.run.as_str()])
+        .await;
+    assert_eq!(code, 0, "{out}{err}");
+    let _again = midway.fleet.pod("a").await;
+    let record = midway.fleet.ended(&midway.run).await;
+    assert_eq!(record.state, RunState::Cancelled, "{record:?}");
+    assert_eq!(record.attempts.len(), 1, "{record:?}");
+}

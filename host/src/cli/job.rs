@@ -222,7 +222,12 @@ async fn show(ctx: &Context, name: &JobName, recent: usize) -> Answer {
             average_ms: wasmcron_core::time::millis(job.successes.average),
         },
         runs: runs.iter().take(recent).map(RunLine::from).collect(),
-        gaps: gaps.iter().map(GapView::from).collect(),
+        // A change that answered no nominal time is no news.
+        gaps: gaps
+            .iter()
+            .filter(|gap| gap.count > 0)
+            .map(GapView::from)
+            .collect(),
     };
     if ctx.out.json {
         return ctx.out.value(&detail);
@@ -232,8 +237,11 @@ async fn show(ctx: &Context, name: &JobName, recent: usize) -> Answer {
 
 fn print(ctx: &Context, job: &JobView, detail: &JobDetail, now: Timestamp) -> Answer {
     let line = &detail.line;
-    ctx.out
-        .line(format!("{}: {}", line.name, line.why.sentence))?;
+    ctx.out.line(format!(
+        "{}: {}",
+        line.name,
+        text::plain(&line.why.sentence)
+    ))?;
     ctx.out.line("")?;
     ctx.out.pairs(&facts(job, detail, now))?;
     if !detail.runs.is_empty() {

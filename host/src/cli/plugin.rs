@@ -118,9 +118,12 @@ fn check(globals: &Globals, file: &Path, params: Option<&str>) -> Answer {
         .transpose()
         .map_err(|error| Failure::bad_input(format!("--params: not JSON: {error}")))?;
     let name = plugin_name(file).ok_or_else(|| refuse("the file's name does not name a plugin; accepted is NAME.wasm with 1 to 63 of a-z 0-9 . _ -".into()))?;
-    let size = std::fs::metadata(file)
-        .map_err(|error| refuse(format!("cannot be read: {error}")))?
-        .len();
+    let meta =
+        std::fs::metadata(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    if !meta.is_file() {
+        return Err(refuse("is not a regular file".into()));
+    }
+    let size = meta.len();
     if size > FILE_MAX {
         return Err(refuse(format!(
             "has {size} bytes, at most {FILE_MAX} are accepted"

@@ -32,6 +32,11 @@ impl Source {
     /// When it cannot be read, is too large or is not UTF-8.
     pub fn read(file: &Path) -> Result<Source, ConfigError> {
         let refuse = |message: String| ConfigError::from(Fault::of_file(file, message));
+        // Opening a pipe would wait for somebody to write to it.
+        let kind = std::fs::metadata(file).map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        if !kind.is_file() {
+            return Err(refuse("is not a regular file".into()));
+        }
         let opened =
             std::fs::File::open(file).map_err(|e| refuse(format!("cannot be read: {e}")))?;
         let mut bytes = Vec::new();

@@ -64,7 +64,7 @@ pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobF
     }
     paths.sort_unstable();
     let mut files: Vec<JobFile> = paths.iter().map(|path| load_file(path, caps)).collect();
-    refuse_second_files(&mut files);
+    refuse_shared_names(&mut files);
     Ok(files)
 }
 
@@ -111,13 +111,22 @@ pub fn from_source(source: &Source, caps: &LimitSettings) -> JobFile {
     file
 }
 
-/// The same job in two files: the first in the order of names stands, the later ones are refused.
-fn refuse_second_files(files: &mut [JobFile]) {
-    let mut first: BTreeMap<JobName, PathBuf> = BTreeMap::new();
+/// The same job in two files: all of them are refused, since which one a pod took would depend on what
+/// it had read before. A pod that serves the job goes on with what it has.
+fn refuse_shared_names(files: &mut [JobFile]) {
+    let mut paths: BTreeMap<JobName, Vec<PathBuf>> = BTreeMap::new();
+    for file in files.iter() {
+        if let Some(name) = &file.name {
+            paths
+                .entry(name.clone())
+                .or_default()
+                .push(file.path.clone());
+        }
+    }
     for file in files {
         let Some(name) = &file.name else { continue };
-        let Some(other) = first.get(name) else {
-            first.insert(name.clone(), file.path.clone());
+        let others = paths.get(name).into_iter().flatten();
+        let Some(other) = others.into_iter().find(|other| **other != file.path) else {
             continue;
         };
         let mut fault = Fault::of_file(

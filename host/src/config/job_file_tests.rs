@@ -291,7 +291,7 @@ fn a_pod_with_small_caps_lowers_the_defaults() {
 }
 
 #[test]
-fn one_bad_file_does_not_hurt_the_others_and_second_names_are_refused() {
+fn one_bad_file_does_not_hurt_the_others_and_shared_names_are_refused() {
     let dir = tempfile::tempdir().expect("directory");
     let write =
         |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
@@ -301,6 +301,7 @@ fn one_bad_file_does_not_hurt_the_others_and_second_names_are_refused() {
     write("d.toml", "name = \"two\"\n");
     write(".hidden.toml", "nonsense");
     write("notes.txt", "nonsense");
+    write("g.toml", "name = \"good\"\n");
     write("e.toml", "name = \"\u{e9}\"");
     std::fs::write(dir.path().join("f.toml"), b"name = \"x\"\n\xff").expect("written");
     let files = load_directory(dir.path(), &LimitSettings::default()).expect("read");
@@ -313,8 +314,12 @@ fn one_bad_file_does_not_hurt_the_others_and_second_names_are_refused() {
                 .replace(&format!("{}/", dir.path().display()), ""),
         })
         .collect();
-    assert_eq!(shown.len(), 6, "{shown:#?}");
-    assert_eq!(shown[0], "one ok");
+    assert_eq!(shown.len(), 7, "{shown:#?}");
+    assert_eq!(shown[6], "good ok");
+    assert_eq!(
+        shown[0],
+        "a.toml: name: \"one\" is also the name of the job in c.toml; each job has one file"
+    );
     assert!(shown[1].starts_with("b.toml:2:1: corn: "), "{shown:#?}");
     assert_eq!(
         files[1].name.as_ref().map(JobName::as_str),

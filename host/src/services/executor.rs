@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wasmcron_core::decide::finish::{self, After, Circumstances};
+use wasmcron_core::decide::recover;
 use wasmcron_core::job::{Job, Reload};
 use wasmcron_core::run::{Checkpoint, Outcome};
 use wasmcron_core::task::{Reason, Task};
@@ -270,6 +271,7 @@ async fn conclude(
     let met = Circumstances {
         progressed: ending.progressed,
         asked_to_yield,
+        may_rerun: may_rerun(pod, job, &outcome).await,
     };
     let report = ending.report;
     let after = finish::finish(&job.definition, &attempt.task, &outcome, met);
@@ -291,6 +293,20 @@ async fn conclude(
     };
     let finish = send(pod, finish).await;
     note_end(pod, job, attempt, &finish, report.wall);
+}
+
+/// Whether a job that cannot resume runs again after the platform lost it. Without an answer of the
+/// store it does not.
+async fn may_rerun(pod: &Pod, job: &Job, outcome: &Outcome) -> bool {
+    let definition = &job.definition;
+    if !matches!(outcome, Outcome::Lost { .. }) || definition.resumable || !definition.auto_rerun {
+        return false;
+    }
+    let max_average = pod.settings.recovery.auto_rerun_max_average.get();
+    match pod.store.job(&job.name).await {
+        Ok(Some(view)) => recover::may_rerun(definition, view.successes, max_average).is_ok(),
+        _ => false,
+    }
 }
 
 fn next(after: After) -> Next {
@@ -361,6 +377,9 @@ fn outcome(ending: &Ending) -> Outcome {
         return Outcome::Lost {
             reason: format!("fenced: the job's lock was lost; then: {message}"),
         };
+    }
+    if ending.cancelled_by.is_some() && end.blame() == Blame::Platform {
+        return Outcome::Cancelled { by: by() };
     }
     match end {
         AttemptEnd::Done { summary } => Outcome::Succeeded {

@@ -128,7 +128,12 @@ async fn wait(
     {
         return Ok(());
     }
-    tracing::error!(job = %view.job, why = %text, "a due firing waits");
+    if *why == NoPod::Job {
+        // Most likely its file was deleted on purpose.
+        tracing::info!(job = %view.job, why = %text, "a due firing waits");
+    } else {
+        tracing::error!(job = %view.job, why = %text, "a due firing waits");
+    }
     let waiting = Waiting {
         since: view.waiting.as_ref().map_or(now, |known| known.since),
         why: text,

@@ -273,6 +273,13 @@ impl Scan {
         counted: bool,
     ) -> Result<(), StoreError> {
         let Some(view) = pod.store.job(job).await? else {
+            let loss = Loss {
+                state: RunState::Lost,
+                reason: format!("{why}; the job is no longer defined"),
+                quarantine: false,
+                retention: pod.retention(),
+            };
+            pod.store.lose(term, run, seen, &loss).await?;
             return Ok(());
         };
         let to = match self.picker.pick(job.as_str(), &view.stored.definition, &[]) {

@@ -47,6 +47,8 @@ pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + u
         poll: pod.settings.jobs.poll.get(),
         ..DirWatchConfig::default()
     };
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("jobs.directory: cannot create {}", directory.display()))?;
     let watch = DirWatch::start(&directory, config).with_context(|| {
         format!(
             "jobs.directory: cannot read the job files in {}",

@@ -50,20 +50,27 @@ pub fn serve(settings: Settings) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot create the control runtime")?;
-    control.block_on(run(settings))
+    let result = control.block_on(run(settings));
+    // A thread that hangs in a file system must not keep the process.
+    control.shutdown_timeout(LAST_WORDS);
+    result
 }
 
 async fn run(settings: Settings) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let (pod, setter, mut fatal) = tokio::select! {
-        assembled = assemble(settings) => assembled?,
-        // Nothing was begun that would have to be ended.
+    let starting = async {
+        let (pod, setter, fatal) = assemble(settings).await?;
+        let listener = api::bind(&pod).await?;
+        let (loops, lease_thread) = start_loops(&pod, setter, listener).await?;
+        anyhow::Ok((pod, fatal, loops, lease_thread))
+    };
+    let (pod, mut fatal, mut loops, lease_thread) = tokio::select! {
+        started = starting => started?,
+        // What was begun ends with the process; the pod took no task yet.
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let listener = api::bind(&pod).await?;
-    let (mut loops, lease_thread) = start_loops(&pod, setter, listener).await?;
     let ended = tokio::select! {
         // A loop that ends itself says why first.
         biased;

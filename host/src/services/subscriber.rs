@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmcron_core::decide::claim::{self, Admit, Follow};
-use wasmcron_core::ids::{RunId, Token};
+use wasmcron_core::ids::{RunId, RunKey, Token};
 use wasmcron_core::job::Job;
+use wasmcron_core::task::Task;
 use wasmcron_runtime::Plugin;
 use wasmcron_store::queue::{Attempt, Claim, Claimed, HandBack, Hold, Moved, Parked, Taken};
 
@@ -335,6 +336,8 @@ async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage: &Ou
                     Parked::Full => Some(Follow::Skip),
                     Parked::Changed => None,
                 }),
+            // A run that waited while a newer firing began gives way to it.
+            Follow::Replace if is_older(&taken.run, holder) => Ok(Some(Follow::Skip)),
             Follow::Replace => {
                 let by = format!("a newer firing, {}", taken.run);
                 pod.store
@@ -353,6 +356,14 @@ async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage: &Ou
                 }
             }
         }
+    }
+}
+
+/// Whether a firing stands for an earlier time than another.
+fn is_older(run: &RunId, than: &RunId) -> bool {
+    match (run.key(), than.key()) {
+        (RunKey::Nominal(mine), RunKey::Nominal(theirs)) => mine < theirs,
+        _ => false,
     }
 }
 
@@ -381,6 +392,21 @@ async fn hand_back(pod: &Pod, taken: &Taken, why: &str, outage: &Outage) {
     }
 }
 
+/// Whether an attempt of this pod's dead self may go on elsewhere: its job is resumable, and it did not
+/// lose its pod so often that it is taken for the cause.
+async fn goes_on(pod: &Pod, task: &Task) -> bool {
+    let resumable = match pod.store.job(&task.job).await {
+        Ok(Some(job)) => job.stored.definition.resumable,
+        _ => return false,
+    };
+    let run = std::slice::from_ref(&task.run);
+    let recoveries = match pod.store.recoveries(run).await {
+        Ok(counts) => counts.first().copied().unwrap_or(0),
+        Err(_) => return false,
+    };
+    resumable && recoveries < pod.settings.recovery.max_recoveries
+}
+
 /// A restarted pod gives its dead self's attempts back at once instead of waiting for their locks.
 /// What cannot go on elsewhere is left to the recoverer, which alone may give a run up.
 async fn hand_back_dead_self(pod: &Pod) {
@@ -391,11 +417,7 @@ async fn hand_back_dead_self(pod: &Pod) {
         };
         for entry in page.entries {
             let dead = entry.pod == pod.me.address && entry.session != pod.me.session;
-            let goes_on = match pod.store.job(&entry.task.job).await {
-                Ok(Some(job)) => job.stored.definition.resumable,
-                _ => false,
-            };
-            if !dead || !goes_on {
+            if !dead || entry.cancel.is_some() || !goes_on(pod, &entry.task).await {
                 continue;
             }
             let back = HandBack {

@@ -38,13 +38,15 @@ pub async fn verbs_wake_the_listeners(world: World) {
     next(&world, &mut wakes, &Wake::Due).await;
     world.promoted(&term, &run, &pod).await;
     let running = world.begin(&pod).await;
-    store.cancel(&run, "ann", keep()).await.expect("cancel");
-    next(&world, &mut wakes, &Wake::Cancel { run: run.clone() }).await;
     store
         .finish(&running.retry(Duration::ZERO))
         .await
         .expect("finish");
     next(&world, &mut wakes, &Wake::Due).await;
+    world.promoted(&term, &run, &pod).await;
+    world.begin(&pod).await;
+    store.cancel(&run, "ann", keep()).await.expect("cancel");
+    next(&world, &mut wakes, &Wake::Cancel { run: run.clone() }).await;
     store.leave(&other).await.expect("leave");
     next(&world, &mut wakes, &Wake::Left { pod: other.address }).await;
     store.resign(&term).await.expect("resign");

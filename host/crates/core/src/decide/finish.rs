@@ -18,7 +18,12 @@ pub struct Circumstances {
     pub progressed: bool,
     /// The host asked the guest to stop so that it continues elsewhere (drain, newer version).
     pub asked_to_yield: bool,
+    /// The job is run again from nothing if the platform lost it: `recover::may_rerun`.
+    pub may_rerun: bool,
 }
+
+/// The wait after an attempt that the platform ended before it made progress.
+pub const LOST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What comes after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,13 +105,12 @@ pub fn finish(job: &Definition, task: &Task, outcome: &Outcome, met: Circumstanc
                 "yielded without a newer checkpoint".into(),
             )
         }
-        Outcome::Lost { reason } if job.resumable || job.auto_rerun => again(
-            Reason::Resume,
-            Duration::ZERO,
-            task.failures,
-            0,
-            reason.clone(),
-        ),
+        Outcome::Lost { reason } if job.resumable || met.may_rerun => {
+            // Lost again and again without progress must not become a busy loop.
+            let at_once = met.progressed || met.asked_to_yield;
+            let wait = if at_once { Duration::ZERO } else { LOST_PAUSE };
+            again(Reason::Resume, wait, task.failures, 0, reason.clone())
+        }
         Outcome::Lost { reason } => end(RunState::Lost, reason),
     }
 }
@@ -147,6 +151,7 @@ mod tests {
     const QUIET: Circumstances = Circumstances {
         progressed: false,
         asked_to_yield: false,
+        may_rerun: false,
     };
 
     fn task(failures: u32, idle_yields: u32) -> Task {

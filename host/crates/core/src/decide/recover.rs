@@ -169,33 +169,43 @@ pub fn running(
 }
 
 /// A run that cannot resume starts again from nothing only where that was asked for and is cheap.
+///
+/// # Errors
+/// Why it does not, for people.
+pub fn may_rerun(
+    job: &Definition,
+    successes: Successes,
+    max_average: Duration,
+) -> Result<(), String> {
+    if !job.auto_rerun {
+        Err("the job is neither resumable nor auto_rerun".into())
+    } else if successes.count == 0 {
+        Err("no run of it succeeded yet, so its length is unknown".into())
+    } else if successes.average > max_average {
+        let (found, limit) = (successes.average.as_secs(), max_average.as_secs());
+        Err(format!(
+            "its runs take {found} s on average, the limit is {limit} s"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
 fn rerun(
     job: &Definition,
     successes: Successes,
     missing: String,
     policy: &RecoverPolicy,
 ) -> Action {
-    let refuse = |because: String| Action::Lose {
-        why: format!("{missing}; not run again: {because}"),
-        quarantine: false,
-    };
-    if !job.auto_rerun {
-        refuse("the job is neither resumable nor auto_rerun".into())
-    } else if successes.count == 0 {
-        refuse("no run of it succeeded yet, so its length is unknown".into())
-    } else if successes.average > policy.auto_rerun_max_average {
-        let (found, limit) = (
-            successes.average.as_secs(),
-            policy.auto_rerun_max_average.as_secs(),
-        );
-        refuse(format!(
-            "its runs take {found} s on average, the limit is {limit} s"
-        ))
-    } else {
-        Action::Republish {
+    match may_rerun(job, successes, policy.auto_rerun_max_average) {
+        Ok(()) => Action::Republish {
             why: missing,
             counted: true,
-        }
+        },
+        Err(because) => Action::Lose {
+            why: format!("{missing}; not run again: {because}"),
+            quarantine: false,
+        },
     }
 }
 

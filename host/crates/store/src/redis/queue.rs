@@ -274,7 +274,9 @@ impl Queue for RedisStore {
             .arg(bar_free(&back.why))
             .arg(back.avoid)
             .arg(delay(back.due_in))
-            .arg(bar_free(&outcome));
+            .arg(bar_free(&outcome))
+            .arg(px(self.options.retention.age))
+            .arg(self.options.retention.runs.max(1));
         self.moved(call).await
     }
 }

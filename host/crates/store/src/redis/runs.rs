@@ -186,9 +186,9 @@ impl Runs for RedisStore {
                 call.push(bar_free(
                     why.as_deref().unwrap_or_else(|| finish.outcome.message()),
                 ));
-                call.push(px(finish.retention.age));
-                call.push(finish.retention.runs.max(1));
-                call.push("");
+                for _ in 10..=12 {
+                    call.push("");
+                }
             }
             Next::Again {
                 reason,
@@ -206,6 +206,8 @@ impl Runs for RedisStore {
             }
         }
         call.push(finish.state_limit);
+        call.push(px(finish.retention.age));
+        call.push(finish.retention.runs.max(1));
         // Only success lets the guest's last state writes take effect.
         let succeeded = matches!(finish.outcome, Outcome::Succeeded { .. });
         let state: &[StateWrite] = if succeeded { &finish.state } else { &[] };

@@ -86,7 +86,7 @@ verbs! {
     Claim: "claim" [Entries, Run, Ending, Checkpoint],
     Skip: "skip" [Entries, Run, Ending],
     Park: "park" [Entries, Run],
-    HandBack: "hand_back" [Entries, Run, Attempts],
+    HandBack: "hand_back" [Entries, Run, Ending, Attempts],
     Extend: "extend" [Entries],
     SaveCheckpoint: "save_checkpoint" [Entries],
     SetState: "set_state" [Entries, State],

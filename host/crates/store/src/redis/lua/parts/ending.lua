@@ -45,6 +45,11 @@ local function end_run(job, run, now, state, why, json, age, keep)
   return surplus
 end
 
+-- Why a run ended whose end was asked for: JSON of the JSON of who asked.
+local function cancelled_why(by)
+  return '"cancelled by ' .. string.sub(by, 2)
+end
+
 -- An entry of a run whose record says that it is over is a stray, and goes: it never runs again.
 local function drop_stray(register, job, run, now)
   if redis.call('HEXISTS', K.record, 'state') == 0 then return false end

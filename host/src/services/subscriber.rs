@@ -417,7 +417,9 @@ async fn hand_back_dead_self(pod: &Pod) {
         };
         for entry in page.entries {
             let dead = entry.pod == pod.me.address && entry.session != pod.me.session;
-            if !dead || entry.cancel.is_some() || !goes_on(pod, &entry.task).await {
+            // A run whose end was asked for ends by being given back.
+            let give_back = dead && (entry.cancel.is_some() || goes_on(pod, &entry.task).await);
+            if !give_back {
                 continue;
             }
             let back = HandBack {

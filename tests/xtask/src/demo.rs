@@ -40,6 +40,16 @@ pub struct Args {
     keep: bool,
 }
 
+impl Args {
+    /// With a fixed seed, keeping nothing.
+    pub fn with_seed(seed: u64) -> Args {
+        Args {
+            seed: Some(seed),
+            keep: false,
+        }
+    }
+}
+
 /// Plays the story; an error is a verdict against it.
 pub fn run(args: &Args) -> Result<()> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(0..10_000));

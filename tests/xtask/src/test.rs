@@ -9,10 +9,13 @@ use anyhow::Result;
 use crate::setup::Install;
 use crate::setup::toolchain::{TARGET, Toolchain};
 use crate::setup::{redis, toolchain};
-use crate::{build, guests, host};
+use crate::{build, demo, guests, host};
 
 /// Time for one step on a slow machine.
 const LIMIT: Duration = Duration::from_secs(3600);
+
+/// The demo's seed in a test run: a failure can be repeated.
+const DEMO_SEED: u64 = 7;
 
 /// Options of `test`.
 #[derive(clap::Args)]
@@ -86,10 +89,7 @@ fn run_step(step: Step, toolchain: &Toolchain, server: &Path) -> Result<()> {
             build::programs()?;
             suites(&["e2e"], toolchain, server)
         }
-        Step::Demo => {
-            let this = std::env::current_exe()?;
-            host::run(Command::new(this).args(["demo", "--seed", "7"]), LIMIT)
-        }
+        Step::Demo => demo::run(&demo::Args::with_seed(DEMO_SEED)),
     }
 }
 
@@ -107,6 +107,12 @@ fn clippy(toolchain: &Toolchain) -> Result<()> {
         .args(build::selection()?)
         .arg("--all-targets");
     host::run(native.args(deny), LIMIT)?;
+    host::run(
+        cargo()
+            .args(["clippy", "-p", "xtask", "--all-targets"])
+            .args(deny),
+        LIMIT,
+    )?;
     // Guests have code that exists for their target only. Debian's Rust comes without clippy.
     if matches!(toolchain, Toolchain::Rustup) {
         let mut foreign = cargo();

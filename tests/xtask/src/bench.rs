@@ -38,11 +38,7 @@ pub struct Args {
 
 /// Builds and measures.
 pub fn run(args: &Args) -> Result<()> {
-    let server = match &args.redis_server {
-        Some(server) if server.is_file() => server.clone(),
-        Some(server) => bail!("--redis-server: there is no file {}", server.display()),
-        None => redis::ensure(Install::Missing)?,
-    };
+    let server = redis::choose(args.redis_server.as_deref())?;
     let only = GUESTS.map(str::to_owned);
     guests::build(&toolchain::ensure(Install::Missing)?, &only)?;
     let [speed, wasmcron] = build()?;

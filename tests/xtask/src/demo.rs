@@ -8,6 +8,7 @@ mod program;
 mod stage;
 mod verdict;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -38,6 +39,9 @@ pub struct Args {
     /// Keep the folder with configuration, logs and the store's data.
     #[arg(long)]
     keep: bool,
+    /// A Redis or Valkey server to run it on.
+    #[arg(long, value_name = "PATH")]
+    redis_server: Option<PathBuf>,
 }
 
 impl Args {
@@ -46,6 +50,7 @@ impl Args {
         Args {
             seed: Some(seed),
             keep: false,
+            redis_server: None,
         }
     }
 }
@@ -54,7 +59,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(0..10_000));
     let began = Instant::now();
-    let server = redis::ensure(Install::Missing)?;
+    let server = redis::choose(args.redis_server.as_deref())?;
     guests::build(&toolchain::ensure(Install::Missing)?, &[])?;
     let programs = build::programs()?;
     say(

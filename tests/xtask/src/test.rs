@@ -1,6 +1,6 @@
 //! `cargo xtask test`: format, lints, licences, and every test.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,9 @@ pub struct Args {
     /// Only these steps; all if none is named.
     #[arg(value_enum)]
     steps: Vec<Step>,
+    /// A Redis or Valkey server to test with.
+    #[arg(long, value_name = "PATH")]
+    redis_server: Option<PathBuf>,
 }
 
 /// The parts of a test run, in their order.
@@ -60,7 +63,7 @@ const ALL: [Step; 8] = [
 
 /// Runs the steps; the first that fails ends the run.
 pub fn run(args: &Args) -> Result<()> {
-    let server = redis::ensure(Install::Missing)?;
+    let server = redis::choose(args.redis_server.as_deref())?;
     let toolchain = toolchain::ensure(Install::Missing)?;
     let asked = |step: &Step| args.steps.is_empty() || args.steps.contains(step);
     let mut took = Vec::new();

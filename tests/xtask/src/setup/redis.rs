@@ -54,6 +54,15 @@ const MANAGERS: [Manager; 4] = [
     },
 ];
 
+/// The server that was named, or the one that is found or installed.
+pub fn choose(named: Option<&Path>) -> Result<PathBuf> {
+    match named {
+        Some(server) if server.is_file() => Ok(server.to_owned()),
+        Some(server) => bail!("--redis-server: there is no file {}", server.display()),
+        None => ensure(Install::Missing),
+    }
+}
+
 /// Finds a server, installing one if there is a way and leave to do so.
 pub(crate) fn ensure(install: Install) -> Result<PathBuf> {
     if let Some(found) = find()? {

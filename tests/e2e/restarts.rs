@@ -200,3 +200,34 @@ async fn a_cancelled_run_does_not_come_back_with_its_pod() {
     assert_eq!(record.state, RunState::Cancelled, "{record:?}");
     assert_eq!(record.attempts.len(), 1, "{record:?}");
 }
+
+/// A job that kills its pod each time is set aside, although the pod comes back under its name before
+/// the lock runs out. (C45)
+#[tokio::test(flavor = "multi_thread")]
+async fn c45_a_poison_job_is_caught_across_restarts() {
+    let fleet = Fleet::new(Timing::Defaults).await;
+    fleet.install("hostile", "hostile");
+    let poison = "plugin = \"hostile\"\nresumable = true\n[params]\ndo = \"ignore-stop\"\n";
+    fleet.write_job("poison", poison);
+    let limit = "recovery.max_recoveries = 1";
+    let mut pod = fleet.pod_with("a", limit).await;
+    fleet.opened(&["poison"]).await;
+    let run = fleet.trigger("poison", "{}").await;
+    for attempt in [1, 2] {
+        fleet.attempt(&run, attempt).await;
+        pod.kill().await;
+        pod = fleet.pod_with("a", limit).await;
+    }
+    let record = fleet.ended(&run).await;
+    assert_eq!(record.state, RunState::Lost, "{record:?}");
+    assert_eq!(record.attempts.len(), 2, "{record:?}");
+    let name = "poison".parse().expect("a name");
+    let view = fleet
+        .store()
+        .job(&name)
+        .await
+        .expect("the job")
+        .expect("the job");
+    assert!(view.quarantined.is_some(), "an operator has to release it");
+    drop(pod);
+}

@@ -1,5 +1,6 @@
 //! Attempts that lose their right to write, and the stragglers they become.
 
+use wasmcron_core::ids::{RunId, RunKey};
 use wasmcron_core::run::{Outcome, RunState};
 
 use crate::harness::{Fleet, Midway, PATIENCE, Signal, Timing, jobs, until};
@@ -119,4 +120,34 @@ async fn a_manual_run_waits_and_a_cancelled_one_ends() {
     assert_eq!(code, 0, "{err}");
     assert_eq!(fleet.ended(first).await.state, RunState::Cancelled);
     assert_eq!(fleet.ended(&second).await.state, RunState::Succeeded);
+}
+
+/// With `overlap = "replace"` the latest firing wins: nothing is cancelled for an earlier one.
+#[tokio::test(flavor = "multi_thread")]
+async fn replace_lets_the_latest_firing_win() {
+    let (_target, server) = jobs::target().await;
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("stepper", "stepper");
+    let schedule = "every = \"400ms\"\noverlap = \"replace\"";
+    fleet.write_job("steps", &jobs::stepper(&server.url(), 500, 100, schedule));
+    let _pods = [fleet.pod("a").await, fleet.pod("b").await];
+    let name = "steps".parse().expect("a name");
+    let runs = until("a dozen firings", PATIENCE, async || {
+        let runs = fleet.store().runs(&name, 100).await.expect("runs");
+        (runs.iter().filter(|run| run.state.is_ended()).count() >= 12).then_some(runs)
+    })
+    .await;
+    let replaced = runs.iter().filter(|run| run.state == RunState::Cancelled);
+    let mut seen = 0;
+    for run in replaced {
+        let why = run.why.as_deref().expect("a reason");
+        let by = why.rsplit(' ').next().expect("a run");
+        let by: RunId = by.parse().expect("a run id");
+        let RunKey::Nominal(newer) = by.key() else {
+            panic!("{by}")
+        };
+        assert!(newer > run.nominal, "{} was {why}", run.run);
+        seen += 1;
+    }
+    assert!(seen >= 3, "{runs:?}");
 }

@@ -13,6 +13,7 @@ mod lead;
 mod lease;
 pub mod metrics;
 mod outage;
+mod overlap;
 pub mod pod;
 mod promoter;
 mod publisher;

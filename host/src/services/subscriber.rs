@@ -5,17 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use wasmcron_core::decide::claim::{self, Admit, Follow};
-use wasmcron_core::ids::{RunId, RunKey, Token};
+use wasmcron_core::decide::claim::{self, Admit};
+use wasmcron_core::ids::{RunId, Token};
 use wasmcron_core::job::Job;
 use wasmcron_core::task::Task;
 use wasmcron_runtime::Plugin;
-use wasmcron_store::queue::{Attempt, Claim, Claimed, HandBack, Hold, Moved, Parked, Taken};
+use wasmcron_store::queue::{Attempt, Claim, Claimed, HandBack, Hold, Moved, Taken};
 
 use super::clock::boot;
-use super::executor;
 use super::outage::Outage;
 use super::pod::Pod;
+use super::{executor, overlap};
 
 /// How long one take waits for an entry.
 pub const TAKE_WAIT: Duration = Duration::from_secs(2);
@@ -25,8 +25,6 @@ pub const TAKE_MAX: usize = 32;
 const CLAIMING_EVERY: Duration = Duration::from_secs(2);
 /// What a claimed attempt may take beyond its time-out before the store gives it up.
 const ENDS_GRACE: Duration = Duration::from_secs(60);
-/// Firings of one job that wait for its active run.
-const QUEUE_MAX: u32 = 1;
 /// A task that was handed back is due again after this long: by then the leader has read from this
 /// pod's report why it should go elsewhere, and a pod that can run it again is not passed over.
 const PUT_OFF: Duration = Duration::from_millis(500);
@@ -281,7 +279,7 @@ async fn claim_or_follow(
                 return Some((attempt, sent));
             }
             Ok(Claimed::Overlap { holder }) => {
-                follow(pod, taken, job, &holder, outage).await;
+                overlap::follow(pod, taken, job, &holder, outage).await;
                 return None;
             }
             Ok(Claimed::Stale) => {
@@ -299,71 +297,6 @@ async fn claim_or_follow(
                 }
             }
         }
-    }
-}
-
-/// What becomes of a task whose job is active: skipped, parked, or put in the other run's place.
-async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage: &Outage) {
-    let why = format!("overlap with {holder}");
-    let mut next = claim::overlap(job.definition.overlap);
-    loop {
-        let answer = match next {
-            Follow::Skip => pod
-                .store
-                .skip(&pod.me, taken, &why)
-                .await
-                .map(|moved| match moved {
-                    Moved::Moved => {
-                        pod.metrics.trigger(job.name.as_str(), "skipped");
-                        pod.metrics.event("run.skipped");
-                        tracing::info!(run = %taken.run, %holder, "run.skipped");
-                        None
-                    }
-                    // It may not be skipped (or is not ours any more, which parking finds out as well).
-                    Moved::Changed => Some(Follow::Park),
-                    Moved::Superseded => None,
-                }),
-            Follow::Park => pod
-                .store
-                .park(&pod.me, taken, QUEUE_MAX)
-                .await
-                .map(|parked| match parked {
-                    Parked::Parked => {
-                        pod.metrics.event("run.waiting");
-                        tracing::info!(run = %taken.run, %holder, "run.waiting");
-                        None
-                    }
-                    Parked::Full => Some(Follow::Skip),
-                    Parked::Changed => None,
-                }),
-            // A run that waited while a newer firing began gives way to it.
-            Follow::Replace if is_older(&taken.run, holder) => Ok(Some(Follow::Skip)),
-            Follow::Replace => {
-                let by = format!("a newer firing, {}", taken.run);
-                pod.store
-                    .cancel(holder, &by, pod.retention())
-                    .await
-                    .map(|_| Some(Follow::Park))
-            }
-        };
-        match answer {
-            Ok(None) => return,
-            Ok(Some(following)) => next = following,
-            Err(error) => {
-                let wait = outage.failed(&error, &pod.metrics);
-                if !pod.rest(wait).await {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Whether a firing stands for an earlier time than another.
-fn is_older(run: &RunId, than: &RunId) -> bool {
-    match (run.key(), than.key()) {
-        (RunKey::Nominal(mine), RunKey::Nominal(theirs)) => mine < theirs,
-        _ => false,
     }
 }
 

@@ -6,7 +6,7 @@ use wasmcron_core::ids::Digest;
 use wasmcron_core::run::RunState;
 use wasmcron_tests::guests;
 
-use crate::harness::{Fleet, PATIENCE, Timing, jobs, until};
+use crate::harness::{Fleet, Midway, PATIENCE, Timing, jobs, until};
 
 /// A hot swap during a run: the run ends on the old version, the next uses the new one. (C73)
 #[tokio::test(flavor = "multi_thread")]
@@ -62,6 +62,23 @@ async fn c73_a_hot_swap_during_a_run() {
     fleet.write_plugin("stepper", &old);
     assert_eq!(fleet.ended(&third).await.state, RunState::Succeeded);
     drop(pod);
+}
+
+/// A job that hands over: the run yields on the old version and goes on, where it was, on the new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_handed_over_to_the_newer_version() {
+    let midway = Midway::start(Timing::Fast, &["a"], 60, 60, "reload = \"handoff\"").await;
+    let new = guests::retagged(&guests::bytes("stepper").expect("a guest"), "newer");
+    midway.fleet.write_plugin("stepper", &new);
+    let record = midway.fleet.ended(&midway.run).await;
+    assert_eq!(record.state, RunState::Succeeded, "{record:?}");
+    let [old, newer] = &record.attempts[..] else {
+        panic!("{record:?}")
+    };
+    assert_ne!(old.digest, newer.digest);
+    assert_eq!(newer.digest, Some(Digest::of(&new)));
+    assert_eq!(record.recoveries, 0, "a hand-over is no recovery");
+    assert_eq!(midway.steps().len(), 60, "no step is done twice");
 }
 
 /// A truncated module: the old version keeps serving, with one warning, until the bytes are whole. (C72)

@@ -86,18 +86,23 @@ pub async fn run(pod: Arc<Pod>) {
     }
 }
 
-/// Waits for a free place, and answers as many more as are free, up to [`TAKE_MAX`]. While an
+/// Waits until half as many places are free as there are slots, so that one take brings several
+/// entries, and answers those and as many more as are free, up to [`TAKE_MAX`]. No slot stays free
+/// for that: when one is, nothing waits in hand, and more places than slots are free. While an
 /// exclusive run has the pod, entries are still taken, without a place, so that they can be handed
 /// back.
 async fn free_places(pod: &Pod, places: &Arc<Semaphore>) -> Option<Vec<Place>> {
+    let several = usize::try_from(pod.capacity / 2).unwrap_or(TAKE_MAX);
+    let several = u32::try_from(several.clamp(1, TAKE_MAX)).unwrap_or(1);
     loop {
         let changed = pod.attempts.admission_changed();
         if pod.attempts.local(pod.capacity).exclusive.is_some() {
             return Some(vec![None]);
         }
         tokio::select! {
-            place = places.clone().acquire_owned() => {
-                let mut free = vec![Some(place.ok()?)];
+            many = places.clone().acquire_many_owned(several) => {
+                let mut many = many.ok()?;
+                let mut free: Vec<Place> = std::iter::from_fn(|| many.split(1)).map(Some).collect();
                 while free.len() < TAKE_MAX {
                     let Ok(place) = places.clone().try_acquire_owned() else { break };
                     free.push(Some(place));

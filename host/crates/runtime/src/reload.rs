@@ -235,12 +235,15 @@ impl Looks {
                     let anew = entry.refused.as_ref() != Some(&error) || seen_before != digest;
                     let serving = entry.active.as_ref().map(|plugin| plugin.digest().clone());
                     entry.refused = Some(error.clone());
+                    if anew {
+                        // Before whoever listens is told that something changed.
+                        self.shelf.count_refusal();
+                    }
                     anew.then_some((error, serving))
                 }
             }
         });
         if let Some((error, serving)) = refused_anew {
-            self.shelf.count_refusal();
             tracing::warn!(
                 plugin = %name, digest = digest.as_ref().map(Digest::short), stage = ?error.stage,
                 reason = %error, serving = serving.as_ref().map(Digest::short), "plugin.refused"

@@ -149,8 +149,29 @@ impl Attempts {
         self.admission.notified()
     }
 
+    /// Waits until no taken entry is without its answer.
+    pub async fn settled(&self) {
+        self.until(|| self.in_hand() == 0).await;
+    }
+
+    /// Waits until nothing executes and nothing is in hand.
+    pub async fn idle(&self) {
+        self.until(|| self.running() == 0 && self.in_hand() == 0)
+            .await;
+    }
+
+    async fn until(&self, done: impl Fn() -> bool) {
+        loop {
+            let changed = self.changed();
+            if done() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Waits until an entry is settled or an attempt ends, from the moment this future is created.
-    pub fn changed(&self) -> impl Future<Output = ()> + '_ {
+    fn changed(&self) -> impl Future<Output = ()> + '_ {
         self.changed.notified()
     }
 }

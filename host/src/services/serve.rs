@@ -306,7 +306,7 @@ async fn drain(pod: &Arc<Pod>, signal: &str, again: impl Future<Output = ()>) {
     pod.attempts.drain();
     pod.leaving.cancel();
     // An unanswered claim is settled before the queue is given up: what it claimed must not be lost.
-    let _ = tokio::time::timeout(SETTLE_WAIT, settled(pod)).await;
+    let _ = tokio::time::timeout(SETTLE_WAIT, pod.attempts.settled()).await;
     let outage = Outage::new("leave");
     if let Err(error) = pod.store.leave(&pod.me).await {
         outage.failed(&error, &pod.metrics);
@@ -315,39 +315,17 @@ async fn drain(pod: &Arc<Pod>, signal: &str, again: impl Future<Output = ()>) {
         one.control.stop(StopReason::Draining);
     }
     tokio::select! {
-        () = idle(pod) => {}
+        () = pod.attempts.idle() => {}
         () = tokio::time::sleep(limit) => tracing::warn!("drain_timeout is over; the remaining attempts are given up"),
         () = again => tracing::warn!("a second signal; the remaining attempts are given up"),
     }
     interrupt_all(pod, Why::Shutdown);
-    let _ = tokio::time::timeout(LAST_WORDS, idle(pod)).await;
+    let _ = tokio::time::timeout(LAST_WORDS, pod.attempts.idle()).await;
     tracing::info!("pod.stopped");
-}
-
-/// Waits until no taken entry is without its answer.
-async fn settled(pod: &Pod) {
-    loop {
-        let changed = pod.attempts.changed();
-        if pod.attempts.in_hand() == 0 {
-            return;
-        }
-        changed.await;
-    }
 }
 
 fn interrupt_all(pod: &Pod, why: Why) {
     for one in pod.attempts.executing() {
         one.control.interrupt(why);
-    }
-}
-
-/// Waits until nothing executes and nothing is in hand.
-async fn idle(pod: &Pod) {
-    loop {
-        let changed = pod.attempts.changed();
-        if pod.attempts.running() == 0 && pod.attempts.in_hand() == 0 {
-            return;
-        }
-        changed.await;
     }
 }

@@ -77,12 +77,9 @@ pub async fn run(pod: Arc<Pod>) {
     }
     checker.abort();
     // An unanswered claim must be settled before anything else is said of its task.
-    while pod.attempts.in_hand() > 0 {
-        let changed = pod.attempts.changed();
-        tokio::select! {
-            () = changed => {}
-            () = pod.stopped.cancelled() => return,
-        }
+    tokio::select! {
+        () = pod.attempts.settled() => {}
+        () = pod.stopped.cancelled() => {}
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 use wasmcron_core::job::Job;
+use wasmcron_core::json::kind;
 
 /// The largest parameters of a job as they travel inside a task, in bytes.
 pub const PARAMS_MAX_BYTES: usize = 48 << 10;
@@ -234,17 +235,6 @@ pub fn overlay(own: &str, given: &str) -> Result<String, String> {
         ));
     }
     Ok(text)
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod cron;
 pub mod decide;
 pub mod ids;
 pub mod job;
+pub mod json;
 pub mod run;
 pub mod schedule;
 pub mod task;

@@ -2,6 +2,7 @@
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
+use wasmcron_core::json::kind;
 
 use crate::text;
 
@@ -90,18 +91,6 @@ impl ParameterSchema {
             faults.push("and more".to_owned());
         }
         Err(faults)
-    }
-}
-
-/// The kind of a JSON value in words.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }
 

@@ -228,4 +228,11 @@ mod tests {
         let expired = AttemptControl::with_lease(now.saturating_sub(1));
         assert!(expired.lease_expired());
     }
+
+    #[test]
+    fn a_lease_ends_by_the_clock_that_is_asked() {
+        let control = AttemptControl::with_lease(1_000);
+        assert!(!control.lease_expired_at(999) && control.lease_expired_at(1_000));
+        assert!(!AttemptControl::new().lease_expired_at(u64::MAX));
+    }
 }

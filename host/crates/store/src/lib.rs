@@ -5,6 +5,7 @@
 //! request was applied, and every verb answers a repeat as it answered the first.
 
 pub mod control;
+pub mod embedded;
 pub mod error;
 pub mod inspect;
 pub mod leadership;

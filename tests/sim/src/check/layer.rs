@@ -227,8 +227,13 @@ impl Layer for Watched {
         let (run, fence) = (&save.attempt.run, save.attempt.fence);
         self.witness
             .event("save", run.as_str(), || format!("fence {fence}: {answer:?}"));
-        if let Saved::Saved(sequence) = answer {
-            let step = step_of(&save.data);
+        // A late repeat is told that it was saved and changes nothing: what counts is what is kept.
+        let kept = match answer {
+            Saved::Saved(_) => self.inner.checkpoint(run).await?,
+            _ => None,
+        };
+        if let Some(kept) = kept.filter(|kept| kept.fence == fence) {
+            let (sequence, step) = (kept.seq, step_of(&kept.data));
             self.witness.with(|ledger, broken| {
                 ledger.saved(run, fence, sequence, step, broken);
             });

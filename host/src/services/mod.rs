@@ -24,6 +24,7 @@ mod plugins;
 mod pod;
 mod promoter;
 mod publisher;
+mod reading;
 mod recoverer;
 mod reloader;
 mod reporter;

@@ -30,6 +30,7 @@ mod reloader;
 mod reporter;
 mod scheduler;
 mod serve;
+mod stamps;
 mod subscriber;
 
 pub use attempts::{Attempts, Executing};

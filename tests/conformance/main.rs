@@ -15,6 +15,7 @@ mod redis_memory;
 mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
+mod sqlite;
 
 use std::sync::Arc;
 

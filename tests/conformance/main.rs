@@ -16,6 +16,7 @@ mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
 mod sqlite;
+mod sqlite_faults;
 
 use std::sync::Arc;
 

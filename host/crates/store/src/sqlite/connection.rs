@@ -314,12 +314,12 @@ impl Place {
 
 /// A table of records. With a row id, because records of some hundred bytes, checkpoints above all, would
 /// make the inner pages of a table without one carry them too.
-fn create(table: &str) -> String {
+pub(super) fn create(table: &str) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS \"{table}\" (
             scope TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL,
             PRIMARY KEY (scope, at, name)
-        )"
+        );"
     )
 }
 

@@ -16,6 +16,7 @@ pub mod recovery;
 pub mod redis;
 pub mod runs;
 pub mod schedule;
+pub mod sqlite;
 
 pub use error::{Result, StoreError};
 

@@ -16,7 +16,8 @@ use wasmcron_store::pods::Standing;
 
 use super::outage::Outage;
 use super::pod::Pod;
-use crate::config::{job_file, params};
+use crate::config::job_file::{self, JobFile};
+use crate::config::params;
 
 /// How long plugins that were there at the start may take before jobs are read without them.
 const PLUGINS_WAIT: Duration = Duration::from_secs(120);
@@ -90,19 +91,28 @@ async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
     }
 }
 
-async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
+/// What the job files say now; none where that cannot be told, and the jobs in force stay.
+async fn listing(pod: &Pod) -> Option<Vec<JobFile>> {
     let directory = pod.settings.jobs.directory.clone();
     let caps = pod.settings.limits.clone();
     let listing =
         tokio::task::spawn_blocking(move || job_file::load_directory(&directory, &caps)).await;
-    let listing = match listing {
-        Ok(Ok(listing)) => listing,
-        // A directory that cannot be read says nothing of the jobs: those in force stay.
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "the jobs in force stay");
-            return;
-        }
-        Err(_) => return,
+    let mut listing = listing
+        .ok()?
+        .inspect_err(|error| tracing::warn!(%error, "the jobs in force stay"))
+        .ok()?;
+    if pod.settings.jobs.bare_plugins {
+        let plugins = pod.plugins.statuses().into_iter();
+        let files = plugins.filter_map(|plugin| Some((plugin.name, plugin.file?)));
+        job_file::add_bare_plugins(&mut listing, files, &pod.settings.limits);
+    }
+    Some(listing)
+}
+
+async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
+    // A directory that cannot be read says nothing of the jobs.
+    let Some(listing) = listing(pod).await else {
+        return;
     };
     let mut seen = Files::default();
     for file in listing {
@@ -147,7 +157,10 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
         }
     }
     for job in files.good.values() {
-        tracing::info!(job = %job.name, "job.removed");
+        // The same job may have moved to another file.
+        if !seen.good.values().any(|kept| kept.name == job.name) {
+            tracing::info!(job = %job.name, "job.removed");
+        }
     }
     *files = seen;
     if pod

@@ -1,5 +1,6 @@
 //! Starts a pod's loops, and ends them in the right order.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
@@ -28,7 +29,7 @@ use super::pod::{Fatal, Pod, WAKES_MAX};
 use super::{elector, janitor, lease, recoverer, reloader, scheduler, subscriber};
 use crate::api;
 use crate::config::settings::Settings;
-use crate::store::connect;
+use crate::store::{connect, promise};
 
 /// How long the first answer of the store is waited for.
 const STORE_WAIT: Duration = Duration::from_secs(30);
@@ -39,34 +40,36 @@ const SETTLE_WAIT: Duration = Duration::from_secs(3);
 /// How long a guest that was interrupted at the end of a drain has until its end is written.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Runs a pod until it is told to stop. Blocks.
+/// Runs a pod until it is told to stop. Blocks; `started` hears of its HTTP address once it serves.
 ///
 /// # Errors
 /// When it cannot start (a directory, the port, the store), or must end itself.
-pub fn serve(settings: Settings) -> Result<()> {
+pub fn serve(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")
         .enable_all()
         .build()
         .context("cannot create the control runtime")?;
-    let result = control.block_on(run(settings));
+    let result = control.block_on(run(settings, started));
     // A thread that hangs in a file system must not keep the process.
     control.shutdown_timeout(LAST_WORDS);
     result
 }
 
-async fn run(settings: Settings) -> Result<()> {
+async fn run(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let starting = async {
         let (pod, setter, fatal) = assemble(settings).await?;
         let listener = api::bind(&pod).await?;
+        let http = listener.address();
         let (loops, lease_thread) = start_loops(&pod, setter, listener).await?;
+        started(http);
         anyhow::Ok((pod, fatal, loops, lease_thread))
     };
     let (pod, mut fatal, mut loops, lease_thread) = tokio::select! {
-        started = starting => started?,
+        begun = starting => begun?,
         // What was begun ends with the process; the pod took no task yet.
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
@@ -115,6 +118,7 @@ async fn assemble(settings: Settings) -> Result<(Arc<Pod>, LeadSetter, mpsc::Rec
     let session = SessionId::new(&ulid::Ulid::generate().to_string())?;
     let me = PodRef { address, session };
     let store = first_contact(&settings).await?;
+    tracing::info!(store = %settings.store, promise = promise(&settings.store), "store.opened");
     let clock = Arc::new(StoreClock::default());
     // A server that forbids such questions serves all the same.
     for warning in store.warnings().await.unwrap_or_default() {

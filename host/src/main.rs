@@ -1,14 +1,7 @@
-//! A distributed cron whose jobs are sandboxed WebAssembly components.
-
-mod api;
-mod cli;
-mod config;
-mod services;
-mod store;
-mod telemetry;
+//! The `wasmcron` command.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::main()
+    wasmcron_host::main()
 }

@@ -12,9 +12,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use wasmcron_core::time::Timestamp;
-use wasmcron_runtime::boot_millis;
 
-use crate::services::pod::Pod;
+use crate::services::Pod;
 
 /// Whether the pod can do its work, and if not, why.
 #[derive(Serialize)]
@@ -37,8 +36,8 @@ pub(super) async fn alive() -> &'static str {
 /// The store answers and tasks are taken.
 pub(super) async fn ready(State(pod): State<Arc<Pod>>) -> (StatusCode, Json<Readiness>) {
     let window = pod.settings.subscribers.window.get();
-    let beat =
-        Duration::from_millis(boot_millis().saturating_sub(pod.last_beat.load(Ordering::Relaxed)));
+    let last_beat = Duration::from_millis(pod.last_beat.load(Ordering::Relaxed));
+    let beat = pod.machine.boot().saturating_sub(last_beat);
     let take = pod.clock.now().since(Timestamp::from_millis(
         pod.last_take.load(Ordering::Relaxed),
     ));

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::services::pod::Pod;
+use crate::services::Pod;
 
 /// Prometheus' text format.
 pub(super) async fn show(State(pod): State<Arc<Pod>>) -> Response {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::routing::get;
 
-use crate::services::pod::Pod;
+use crate::services::Pod;
 
 /// A bound port that does not serve yet.
 pub struct Listener {

@@ -1,11 +1,11 @@
 //! The attempts this pod executes or is about to, and what it may take besides.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use wasmcron_core::decide::claim::Local;
-use wasmcron_core::ids::{Digest, RunId};
+use wasmcron_core::ids::{Delivery, Digest, RunId};
 use wasmcron_runtime::AttemptControl;
 use wasmcron_store::queue::Taken;
 use wasmcron_store::runs::AttemptRef;
@@ -35,8 +35,8 @@ pub struct Attempts {
 
 #[derive(Debug, Default)]
 struct Inner {
-    executing: HashMap<RunId, Executing>,
-    in_hand: HashSet<Taken>,
+    executing: BTreeMap<RunId, Executing>,
+    in_hand: BTreeSet<(RunId, Delivery)>,
     exclusive: Option<RunId>,
     draining: bool,
 }
@@ -49,12 +49,16 @@ impl Attempts {
 
     /// Notes a taken entry; false if it is in hand already.
     pub fn take_in_hand(&self, taken: &Taken) -> bool {
-        self.lock().in_hand.insert(taken.clone())
+        self.lock()
+            .in_hand
+            .insert((taken.run.clone(), taken.delivery))
     }
 
     /// Lets go of an entry that was settled.
     pub fn settle(&self, taken: &Taken) {
-        self.lock().in_hand.remove(taken);
+        self.lock()
+            .in_hand
+            .remove(&(taken.run.clone(), taken.delivery));
         self.changed.notify_waiters();
     }
 

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use wasmcron_core::ids::Digest;
 use wasmcron_core::job::Job;
-use wasmcron_runtime::{AttemptHost, LogLine, LogSource, Plugin, Progress, WriteRefused};
+use wasmcron_runtime::{AttemptHost, LogLine, LogSource, Progress, WriteRefused};
 use wasmcron_store::StoreError;
 use wasmcron_store::queue::Attempt;
 use wasmcron_store::runs::{
     AttemptRef, LogLine as StoredLine, SaveCheckpoint, Saved, StateWrite, Written,
 };
 
+use super::plugins::Program;
 use super::pod::Pod;
 use crate::config::settings::SecretSource;
 
@@ -66,7 +67,7 @@ impl Bridge {
     pub fn new(
         pod: &Arc<Pod>,
         job: &Job,
-        plugin: &Plugin,
+        plugin: &dyn Program,
         attempt: &Attempt,
         names: AttemptRef,
     ) -> Self {
@@ -75,7 +76,7 @@ impl Bridge {
             attempt: names,
             number: attempt.task.attempt,
             digest: plugin.digest().clone(),
-            schema: plugin.metadata().checkpoint_schema,
+            schema: plugin.checkpoint_schema(),
             checkpoint_limit: job.limits.checkpoint,
             state_limit: job.limits.state,
             seq: AtomicU64::new(
@@ -153,7 +154,8 @@ impl Bridge {
         if writer.is_none() {
             let (pod, attempt, outbox) =
                 (self.pod.clone(), self.attempt.clone(), self.outbox.clone());
-            *writer = Some(tokio::spawn(write_out(pod, attempt, outbox)));
+            let writing = Box::pin(write_out(pod, attempt, outbox));
+            *writer = Some(self.pod.machine.spawn(writing));
         }
     }
 
@@ -328,9 +330,10 @@ async fn write_out(pod: Arc<Pod>, attempt: AttemptRef, outbox: Arc<Outbox>) {
             return;
         }
         tokio::select! {
-            () = tokio::time::sleep(FLUSH_EVERY), if !closing => {}
-            () = outbox.wake.notified(), if !closing => {}
+            biased;
             () = outbox.closing.cancelled() => {}
+            () = outbox.wake.notified(), if !closing => {}
+            () = tokio::time::sleep(FLUSH_EVERY), if !closing => {}
         }
     }
 }

@@ -8,7 +8,6 @@ use wasmcron_core::decide::elect::{self, ElectPolicy, Heard, Part};
 use wasmcron_store::control::Wake;
 use wasmcron_store::leadership::{Campaign, Renewal, TermRef};
 
-use super::clock::boot;
 use super::lead::LeadSetter;
 use super::outage::Outage;
 use super::pod::Pod;
@@ -24,15 +23,17 @@ pub async fn run(pod: Arc<Pod>, setter: LeadSetter) {
         margin: pod.settings.leader.margin(),
         retry_max: pod.settings.leader.ttl.get(),
     };
-    let outage = Outage::new("elector");
+    let outage = Outage::new("elector", &pod.machine);
     let mut wakes = pod.wakes.subscribe();
     let mut part = Part::Follower {
-        campaign_at: boot(),
+        campaign_at: pod.machine.boot(),
     };
     loop {
         announce(&pod, &setter, part);
-        let wait = elect::wake_at(part).saturating_sub(boot());
+        let wait = elect::wake_at(part).saturating_sub(pod.machine.boot());
         let heard = tokio::select! {
+            // The timer comes before wake-ups: no flood of them may make a renewal late.
+            biased;
             () = pod.leaving.cancelled() => break,
             () = tokio::time::sleep(wait) => ask(&pod, part, &policy, &outage).await,
             wake = wakes.recv() => match wake {
@@ -40,9 +41,9 @@ pub async fn run(pod: Arc<Pod>, setter: LeadSetter) {
                 _ => Heard::Tick,
             },
         };
-        let before = elect::term(part, boot());
-        part = elect::elect(part, heard, boot(), &policy);
-        match (before, elect::term(part, boot())) {
+        let before = elect::term(part, pod.machine.boot());
+        part = elect::elect(part, heard, pod.machine.boot(), &policy);
+        match (before, elect::term(part, pod.machine.boot())) {
             (None, Some(term)) => {
                 pod.metrics.event("leader.won");
                 tracing::info!(%term, "leader.won");
@@ -61,11 +62,11 @@ fn announce(pod: &Pod, setter: &LeadSetter, part: Part) {
     setter.set(part);
     pod.metrics
         .is_leader
-        .set(i64::from(elect::term(part, boot()).is_some()));
+        .set(i64::from(elect::term(part, pod.machine.boot()).is_some()));
 }
 
 async fn ask(pod: &Pod, part: Part, policy: &ElectPolicy, outage: &Outage) -> Heard {
-    let sent = boot();
+    let sent = pod.machine.boot();
     // An answer later than this could not be believed for long anyway.
     let patience = policy.ttl / 2;
     let answer = match elect::term(part, sent) {
@@ -90,7 +91,7 @@ async fn ask(pod: &Pod, part: Part, policy: &ElectPolicy, outage: &Outage) -> He
                     answer.map(|campaign| match campaign {
                         Campaign::Won(term) => Heard::Lease { sent, term },
                         Campaign::Held { expires_in, .. } => {
-                            let spread = SPREAD_MAX * fastrand::u32(0..100) / 100;
+                            let spread = pod.machine.jitter(SPREAD_MAX);
                             Heard::Held { expires_in, spread }
                         }
                     })
@@ -111,7 +112,7 @@ async fn ask(pod: &Pod, part: Part, policy: &ElectPolicy, outage: &Outage) -> He
 }
 
 async fn resign(pod: &Pod, setter: &LeadSetter, part: Part) {
-    let term = elect::term(part, boot());
+    let term = elect::term(part, pod.machine.boot());
     announce(
         pod,
         setter,

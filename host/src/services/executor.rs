@@ -11,7 +11,7 @@ use wasmcron_core::run::{Checkpoint, Outcome};
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_runtime::{
     AttemptControl, AttemptEnd, AttemptReport, AttemptSpec, Blame, Call, CallReason, Grants,
-    Limits, Plugin, SavedCheckpoint, StopReason,
+    Limits, SavedCheckpoint, StopReason,
 };
 use wasmcron_store::queue::Attempt;
 use wasmcron_store::runs::{AttemptRef, Finish, Finished, Next, StateWrite};
@@ -20,6 +20,7 @@ use super::attempts::Executing;
 use super::bridge::Bridge;
 use super::lease::lease_until;
 use super::outage::Outage;
+use super::plugins::Program;
 use super::pod::Pod;
 use crate::config::params;
 
@@ -27,7 +28,7 @@ use crate::config::params;
 pub async fn execute(
     pod: &Arc<Pod>,
     job: &Arc<Job>,
-    plugin: &Arc<Plugin>,
+    plugin: &Arc<dyn Program>,
     attempt: Attempt,
     sent: Duration,
 ) {
@@ -49,13 +50,13 @@ pub async fn execute(
     if pod.leaving.is_cancelled() {
         control.stop(StopReason::Draining);
     }
-    let bridge = Arc::new(Bridge::new(pod, job, plugin, &attempt, names.clone()));
+    let bridge = Arc::new(Bridge::new(pod, job, &**plugin, &attempt, names.clone()));
     let report = match prepare(pod, job, plugin, &attempt, &control, &bridge).await {
         Ok((plugin, spec)) => {
             pod.metrics.event("run.started");
             observe_start(pod, &attempt.task);
             tracing::info!(run = %names.run, attempt = attempt.task.attempt, plugin = plugin.digest().short(), "run.started");
-            pod.runtime.execute(&plugin, spec, bridge.clone()).await
+            plugin.execute(spec, bridge.clone()).await
         }
         Err(end) => ended_before_it_began(end),
     };
@@ -72,7 +73,7 @@ pub async fn execute(
         progressed: bridge.progressed(),
         fenced: bridge.was_fenced(),
     };
-    conclude(pod, job, plugin, &attempt, &names, ending).await;
+    conclude(pod, job, &**plugin, &attempt, &names, ending).await;
     pod.attempts.end(&names);
     pod.metrics.running.dec();
 }
@@ -105,11 +106,11 @@ fn ended_before_it_began(end: AttemptEnd) -> AttemptReport {
 async fn prepare(
     pod: &Pod,
     job: &Job,
-    plugin: &Arc<Plugin>,
+    plugin: &Arc<dyn Program>,
     attempt: &Attempt,
     control: &AttemptControl,
     bridge: &Bridge,
-) -> Result<(Arc<Plugin>, AttemptSpec), AttemptEnd> {
+) -> Result<(Arc<dyn Program>, AttemptSpec), AttemptEnd> {
     let fatal = |message: String| AttemptEnd::Fatal { message };
     let own = params::own_environment(job);
     let parameters = params::resolve(&attempt.task.params, own).map_err(fatal)?;
@@ -207,17 +208,17 @@ fn grants(job: &Job) -> Result<Grants, String> {
 /// else the version that wrote it, while this pod still has it; else the run starts anew, saying so.
 async fn fit(
     pod: &Pod,
-    plugin: &Arc<Plugin>,
+    plugin: &Arc<dyn Program>,
     checkpoint: &Checkpoint,
     limits: &Limits,
     bridge: &Bridge,
-) -> (Arc<Plugin>, Option<SavedCheckpoint>) {
+) -> (Arc<dyn Program>, Option<SavedCheckpoint>) {
     let saved = |schema, data: Vec<u8>| SavedCheckpoint {
         schema,
         data: Bytes::from(data),
         attempt: checkpoint.attempt,
     };
-    let wanted = plugin.metadata().checkpoint_schema;
+    let wanted = plugin.checkpoint_schema();
     if checkpoint.schema == wanted {
         return (plugin.clone(), Some(saved(wanted, checkpoint.data.clone())));
     }
@@ -227,18 +228,15 @@ async fn fit(
     );
     if plugin.supports_migration() {
         let data = Bytes::from(checkpoint.data.clone());
-        match pod
-            .runtime
-            .migrate_checkpoint(plugin, checkpoint.schema, data, limits)
-            .await
-        {
+        let migrated = plugin.migrate_checkpoint(checkpoint.schema, data, limits);
+        match migrated.await {
             Ok(data) => return (plugin.clone(), Some(saved(wanted, data.to_vec()))),
             Err(error) => why = format!("{why}, and its migration failed: {error}"),
         }
     }
     if let Some(writer) = pod.plugins.by_digest(&checkpoint.digest) {
         bridge.note(&format!("{why}; the version that wrote it goes on"));
-        let schema = writer.metadata().checkpoint_schema;
+        let schema = writer.checkpoint_schema();
         return (writer, Some(saved(schema, checkpoint.data.clone())));
     }
     bridge.note(&format!("{why}; the run starts anew"));
@@ -261,7 +259,7 @@ struct Ending {
 async fn conclude(
     pod: &Pod,
     job: &Job,
-    plugin: &Plugin,
+    plugin: &dyn Program,
     attempt: &Attempt,
     names: &AttemptRef,
     ending: Ending,
@@ -329,7 +327,7 @@ fn next(after: After) -> Next {
 }
 
 async fn send(pod: &Pod, mut finish: Finish) -> Finish {
-    let outage = Outage::new("finish");
+    let outage = Outage::new("finish", &pod.machine);
     loop {
         match pod.store.finish(&finish).await {
             Ok(Finished::Finished | Finished::AlreadyFinished) => return finish,

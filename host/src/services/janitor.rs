@@ -10,7 +10,6 @@ use wasmcron_store::leadership::TermRef;
 
 use wasmcron_store::pods::Forgotten;
 
-use super::clock::boot;
 use super::outage::Outage;
 use super::pod::Pod;
 
@@ -30,11 +29,12 @@ struct Orphans {
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("janitor");
+    let outage = Outage::new("janitor", &pod.machine);
     let mut lead = pod.lead.clone();
     let mut orphans = Orphans::default();
     loop {
         let term = tokio::select! {
+            biased;
             () = pod.stopped.cancelled() => return,
             term = lead.wait() => term,
         };
@@ -71,7 +71,7 @@ impl Orphans {
         term: &TermRef,
         live: &[PodView],
     ) -> wasmcron_store::Result<()> {
-        let now = boot();
+        let now = pod.machine.boot();
         if self
             .looked
             .is_some_and(|at| now.saturating_sub(at) < JOBS_EVERY)

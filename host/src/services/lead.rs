@@ -1,5 +1,6 @@
 //! Whether this pod leads, as every loop of it sees the same way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -7,7 +8,7 @@ use wasmcron_core::decide::elect::{self, Part};
 use wasmcron_core::ids::PodRef;
 use wasmcron_store::leadership::TermRef;
 
-use super::clock::boot;
+use super::machine::Machine;
 
 /// The elector's end: it alone says what part the pod plays.
 #[derive(Debug)]
@@ -15,19 +16,20 @@ pub struct LeadSetter(watch::Sender<Part>);
 
 /// What the other loops see. A term is only handed out while the lease lasts by this pod's clock;
 /// the store refuses what is written with one that ended.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lead {
     me: PodRef,
+    machine: Arc<dyn Machine>,
     part: watch::Receiver<Part>,
 }
 
 /// Both ends; the pod begins as a follower that campaigns at once.
 #[must_use]
-pub fn channel(me: PodRef) -> (LeadSetter, Lead) {
+pub fn channel(me: PodRef, machine: Arc<dyn Machine>) -> (LeadSetter, Lead) {
     let (sender, part) = watch::channel(Part::Follower {
         campaign_at: Duration::ZERO,
     });
-    (LeadSetter(sender), Lead { me, part })
+    (LeadSetter(sender), Lead { me, machine, part })
 }
 
 impl LeadSetter {
@@ -45,7 +47,7 @@ impl Lead {
     /// The pod's claim, if it leads now.
     #[must_use]
     pub fn term(&self) -> Option<TermRef> {
-        let term = elect::term(*self.part.borrow(), boot())?;
+        let term = elect::term(*self.part.borrow(), self.machine.boot())?;
         Some(TermRef {
             pod: self.me.clone(),
             term,

@@ -1,11 +1,11 @@
-//! Says that the pod lives and extends its attempts' locks, on an OS thread of its own: neither a
-//! busy guest nor a long reading of the store may make it late.
+//! Says that the pod lives and extends its attempts' locks, apart from all else: neither a busy guest
+//! nor a long reading of the store may make it late.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 use wasmcron_runtime::{StopReason, Why};
 use wasmcron_store::Store;
@@ -13,52 +13,42 @@ use wasmcron_store::pods::Standing;
 use wasmcron_store::runs::{EXTEND_MAX, Extension};
 
 use super::attempts::Executing;
-use super::clock::boot;
+use super::clock::boot_millis;
 use super::outage::Outage;
-use super::pod::Pod;
+use super::pod::{Fatal, Pod};
 
 /// After a failed request the next one comes this soon.
 pub const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Starts the thread. `connect` makes a store whose connections live on it.
-///
-/// # Errors
-/// When the thread or its runtime cannot be created.
-pub fn spawn<C, F>(pod: Arc<Pod>, connect: C) -> Result<std::thread::JoinHandle<()>>
-where
-    C: FnOnce() -> F + Send + 'static,
-    F: Future<Output = wasmcron_store::Result<Arc<dyn Store>>>,
-{
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot create the lease runtime")?;
-    std::thread::Builder::new()
-        .name("lease".into())
-        .spawn(move || {
-            runtime.block_on(async {
-                match connect().await {
-                    Ok(store) => run(&pod, &*store).await,
-                    Err(error) => pod.die(super::pod::Fatal::LoopEnded("lease", error.to_string())),
-                }
-            });
-        })
-        .context("cannot start the lease thread")
+/// A store that is opened where it is used, so that its connections live there.
+pub type Connect = BoxFuture<'static, wasmcron_store::Result<Arc<dyn Store>>>;
+
+/// Runs until the pod's loops end, on a store of its own.
+pub async fn run(pod: Arc<Pod>, connect: Connect) {
+    match connect.await {
+        Ok(store) => extend_and_beat(&pod, &*store).await,
+        Err(error) => pod.die(Fatal::LoopEnded("lease", error.to_string())),
+    }
 }
 
-async fn run(pod: &Pod, store: &dyn Store) {
+async fn extend_and_beat(pod: &Pod, store: &dyn Store) {
     let beat_every = pod.settings.subscribers.heartbeat.get();
     let extend_every = pod.settings.lock.renewal.get();
-    let (beats, extensions) = (Outage::new("heartbeat"), Outage::new("extend"));
+    let (beats, extensions) = (
+        Outage::new("heartbeat", &pod.machine),
+        Outage::new("extend", &pod.machine),
+    );
     let mut next_beat = Instant::now();
     let mut next_extend = Instant::now();
     loop {
         tokio::select! {
+            // Whatever wakes it, it does what is due by the clock.
+            biased;
             () = pod.stopped.cancelled() => return,
-            () = tokio::time::sleep_until(next_beat) => {}
+            () = pod.extend_now.notified() => next_extend = Instant::now(),
             () = pod.beat_now.notified() => next_beat = Instant::now(),
             () = tokio::time::sleep_until(next_extend) => {}
-            () = pod.extend_now.notified() => next_extend = Instant::now(),
+            () = tokio::time::sleep_until(next_beat) => {}
         }
         // Locks first: a late heartbeat costs a place in the round, a late extension an attempt.
         if next_extend <= Instant::now() {
@@ -86,7 +76,7 @@ async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
     if pod.leaving.is_cancelled() {
         return true;
     }
-    let sent = boot();
+    let sent = pod.machine.boot();
     match store
         .heartbeat(&pod.me, &pod.load(), pod.settings.subscribers.window.get())
         .await
@@ -95,7 +85,7 @@ async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
             outage.answered();
             pod.clock.measure(sent, now);
             pod.last_beat
-                .store(wasmcron_runtime::boot_millis(), Ordering::Relaxed);
+                .store(boot_millis(&*pod.machine), Ordering::Relaxed);
             let seconds =
                 Duration::from_millis(pod.clock.offset_millis().unsigned_abs()).as_secs_f64();
             let sign = if pod.clock.offset_millis() < 0 {
@@ -133,7 +123,7 @@ async fn extend(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
     let mut answered = true;
     for batch in executing.chunks(EXTEND_MAX) {
         let names: Vec<_> = batch.iter().map(|one| one.attempt.clone()).collect();
-        let sent = boot();
+        let sent = pod.machine.boot();
         match store
             .extend(&pod.me, &names, pod.settings.lock.ttl.get())
             .await
@@ -186,10 +176,10 @@ fn cancel(pod: &Pod, one: &Executing, by: &str) {
     tracing::info!(run = %one.attempt.run, by, "run.cancel");
     one.control.stop(StopReason::Cancelled);
     let (control, grace) = (one.control.clone(), pod.settings.runtime.cancel_grace.get());
-    tokio::spawn(async move {
+    pod.machine.spawn(Box::pin(async move {
         tokio::time::sleep(grace).await;
         control.interrupt(Why::Cancelled);
-    });
+    }));
 }
 
 /// Until when a lock that was asked for at `sent` may be believed, in milliseconds since boot.

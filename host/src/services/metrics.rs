@@ -21,7 +21,7 @@ const JOB_LABELS_MAX: usize = 2_000;
 /// All series of a pod.
 pub struct Metrics {
     registry: Registry,
-    job_labels: std::sync::Mutex<std::collections::HashSet<String>>,
+    job_labels: std::sync::Mutex<std::collections::BTreeSet<String>>,
     /// Firings by job and what became of them: `fired`, `dedup`, `missed`, `skipped`.
     pub triggers: IntCounterVec,
     /// From the nominal time to the end of the run, by job.

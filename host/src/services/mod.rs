@@ -1,26 +1,44 @@
 //! One I/O loop a file: each fetches a view, asks `wasmcron_core::decide`, applies the answer through
 //! the store, and sleeps until the time it was told.
+//!
+//! A [`Pod`] is made of [`Parts`]; [`Loops`] run it until it is ordered to leave. What a pod gets from
+//! its computer comes through [`Machine`], what it executes through [`Plugins`].
 
 mod attempts;
 mod bridge;
 mod clock;
 mod definitions;
+mod drain;
 mod elector;
 mod executor;
 mod janitor;
 mod jobs;
 mod lead;
 mod lease;
-pub mod metrics;
+mod loops;
+mod machine;
+mod metrics;
 mod outage;
 mod overlap;
-pub mod pod;
+mod plugins;
+mod pod;
 mod promoter;
 mod publisher;
 mod recoverer;
 mod reloader;
+mod reporter;
 mod scheduler;
 mod serve;
 mod subscriber;
 
+pub use attempts::{Attempts, Executing};
+pub use clock::StoreClock;
+pub use jobs::{JobBook, Known};
+pub use lead::{Lead, LeadSetter};
+pub use lease::Connect;
+pub use loops::Loops;
+pub use machine::{Machine, RealMachine};
+pub use metrics::Metrics;
+pub use plugins::{Plugins, Program, SandboxedPlugins};
+pub use pod::{Ends, Fatal, Parts, Pod};
 pub use serve::serve;

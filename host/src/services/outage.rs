@@ -1,11 +1,11 @@
 //! One line when the store goes, one when it comes back, and counters between.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wasmcron_store::StoreError;
 
-use super::clock::boot;
+use super::machine::Machine;
 use super::metrics::Metrics;
 
 /// The shortest wait before a failed request is repeated.
@@ -14,18 +14,19 @@ pub const RETRY_MIN: Duration = Duration::from_millis(100);
 pub const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// The state of the store as one loop sees it.
-#[derive(Debug)]
 pub struct Outage {
     name: &'static str,
+    machine: Arc<dyn Machine>,
     since: Mutex<Option<(Duration, u32)>>,
 }
 
 impl Outage {
-    /// For the loop of this name.
+    /// For the loop of this name, of a pod on that machine.
     #[must_use]
-    pub fn new(name: &'static str) -> Self {
+    pub fn new(name: &'static str, machine: &Arc<dyn Machine>) -> Self {
         Outage {
             name,
+            machine: machine.clone(),
             since: Mutex::new(None),
         }
     }
@@ -40,11 +41,11 @@ impl Outage {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let (_, count) = since.get_or_insert_with(|| {
             tracing::warn!(r#loop = self.name, %error, "store.lost");
-            (boot(), 0)
+            (self.machine.boot(), 0)
         });
         *count += 1;
         let wait = (RETRY_MIN * 2_u32.saturating_pow((*count - 1).min(8))).min(RETRY_MAX);
-        wait - wait * fastrand::u32(0..20) / 100
+        wait - self.machine.jitter(wait / 5)
     }
 
     /// Notes an answer.
@@ -54,7 +55,7 @@ impl Outage {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((at, count)) = since.take() {
-            let seconds = boot().saturating_sub(at).as_secs_f64();
+            let seconds = self.machine.boot().saturating_sub(at).as_secs_f64();
             tracing::info!(r#loop = self.name, seconds, failures = count, "store.back");
         }
     }

@@ -1,23 +1,26 @@
 //! What all loops of a pod share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
-use wasmcron_core::ids::PodRef;
+use wasmcron_core::ids::{PodAddress, PodRef, SessionId};
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{PodLoad, PodReport};
-use wasmcron_runtime::{PluginRegistry, Runtime};
 use wasmcron_store::Store;
 use wasmcron_store::control::Wake;
 use wasmcron_store::runs::Retention;
 
 use super::attempts::Attempts;
-use super::clock::StoreClock;
+use super::clock::{StoreClock, boot_millis};
 use super::jobs::JobBook;
-use super::lead::Lead;
+use super::lead::{self, Lead, LeadSetter};
+use super::machine::Machine;
 use super::metrics::Metrics;
+use super::plugins::Plugins;
 use crate::config::settings::Settings;
 
 /// Wake-ups kept for a loop that is busy; one that missed some looks at everything.
@@ -33,6 +36,8 @@ pub struct Pod {
     pub capacity: u32,
     /// When this session started, by the store's clock.
     pub started: Timestamp,
+    /// What it runs on.
+    pub machine: Arc<dyn Machine>,
     /// Where pods meet.
     pub store: Arc<dyn Store>,
     /// The store's clock.
@@ -42,9 +47,7 @@ pub struct Pod {
     /// Its jobs.
     pub jobs: JobBook,
     /// Its plugins.
-    pub plugins: Arc<PluginRegistry>,
-    /// Where guests execute.
-    pub runtime: Arc<Runtime>,
+    pub plugins: Arc<dyn Plugins>,
     /// What it has in hand.
     pub attempts: Attempts,
     /// Whether it leads.
@@ -56,9 +59,9 @@ pub struct Pod {
     /// Tells the lease thread to extend at once.
     pub extend_now: Notify,
     /// When the subscriber last got an answer, by the store's clock.
-    pub last_take: std::sync::atomic::AtomicI64,
+    pub last_take: AtomicI64,
     /// When the last heartbeat was acknowledged, in milliseconds since boot.
-    pub last_beat: std::sync::atomic::AtomicU64,
+    pub last_beat: AtomicU64,
     /// Cancelled when the pod begins to leave.
     pub leaving: CancellationToken,
     /// Cancelled when the loops shall end.
@@ -78,21 +81,95 @@ pub enum Fatal {
     LoopEnded(&'static str, String),
 }
 
+/// What a pod is made of.
+pub struct Parts {
+    /// What it runs on.
+    pub machine: Arc<dyn Machine>,
+    /// Where pods meet.
+    pub store: Arc<dyn Store>,
+    /// Its plugins.
+    pub plugins: Arc<dyn Plugins>,
+    /// Its settings.
+    pub settings: Settings,
+    /// Its address, unique among live pods.
+    pub address: PodAddress,
+    /// Attempts it executes at once, at least 1.
+    pub capacity: u32,
+}
+
+/// The ends of a new pod's channels that its loops take.
+pub struct Ends {
+    /// Says whether the pod leads; the elector's.
+    pub lead: LeadSetter,
+    /// Hears why the pod must end.
+    pub fatal: mpsc::Receiver<Fatal>,
+}
+
 impl Pod {
+    /// A new session of a pod, which starts now by the store's clock. Nothing runs and nobody knows of
+    /// it yet.
+    ///
+    /// # Errors
+    /// When the store does not tell its time.
+    pub async fn create(parts: Parts) -> Result<(Arc<Pod>, Ends)> {
+        let Parts {
+            machine,
+            store,
+            plugins,
+            settings,
+            address,
+            capacity,
+        } = parts;
+        let session = SessionId::new(&machine.ulid().to_string())?;
+        let me = PodRef { address, session };
+        let clock = StoreClock::new(machine.clone());
+        let sent = machine.boot();
+        let started = store
+            .now()
+            .await
+            .context("the store does not tell its time")?;
+        clock.measure(sent, started);
+        let (setter, lead) = lead::channel(me.clone(), machine.clone());
+        let (fatal, fatals) = mpsc::channel(4);
+        let pod = Pod {
+            me,
+            settings,
+            capacity: capacity.max(1),
+            started,
+            clock: Arc::new(clock),
+            metrics: Arc::new(Metrics::new()?),
+            jobs: JobBook::default(),
+            plugins,
+            attempts: Attempts::default(),
+            lead,
+            wakes: broadcast::Sender::new(WAKES_MAX),
+            beat_now: Notify::new(),
+            extend_now: Notify::new(),
+            last_take: AtomicI64::new(started.as_millis()),
+            last_beat: AtomicU64::new(boot_millis(&*machine)),
+            leaving: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            fatal,
+            machine,
+            store,
+        };
+        let ends = Ends {
+            lead: setter,
+            fatal: fatals,
+        };
+        Ok((Arc::new(pod), ends))
+    }
+
     /// What the pod says of itself and seldom changes.
     #[must_use]
     pub fn report(&self) -> PodReport {
-        let plugins = self.plugins.statuses().into_iter().filter_map(|status| {
-            let name = status.name.parse().ok()?;
-            Some((name, status.active?))
-        });
         let jobs = self.jobs.all();
         PodReport {
             version: env!("CARGO_PKG_VERSION").into(),
             started: self.started,
             capacity: self.capacity,
             labels: self.settings.pod.labels.clone(),
-            plugins: plugins.collect(),
+            plugins: self.plugins.serving(),
             jobs: jobs
                 .iter()
                 .map(|(name, known)| (name.clone(), known.report.clone()))
@@ -104,7 +181,7 @@ impl Pod {
     #[must_use]
     pub fn load(&self) -> PodLoad {
         let local = self.attempts.local(self.capacity);
-        let last_take = self.last_take.load(std::sync::atomic::Ordering::Relaxed);
+        let last_take = self.last_take.load(Ordering::Relaxed);
         PodLoad {
             running: local.running,
             exclusive: local.exclusive,
@@ -136,8 +213,9 @@ impl Pod {
     /// Waits, but not beyond the end of the pod's loops; false if that came.
     pub async fn rest(&self, wait: Duration) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(wait) => true,
+            biased;
             () = self.stopped.cancelled() => false,
+            () = tokio::time::sleep(wait) => true,
         }
     }
 }

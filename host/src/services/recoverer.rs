@@ -23,12 +23,13 @@ use super::pod::Pod;
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("recoverer");
+    let outage = Outage::new("recoverer", &pod.machine);
     let mut wakes = pod.wakes.subscribe();
     let mut lead = pod.lead.clone();
     let mut scan = Scan::new(&pod);
     loop {
         let term = tokio::select! {
+            biased;
             () = pod.stopped.cancelled() => return,
             term = lead.wait() => term,
         };
@@ -42,6 +43,8 @@ pub async fn run(pod: Arc<Pod>) {
         let until = tokio::time::Instant::now() + wait;
         loop {
             tokio::select! {
+                // The timer comes before wake-ups: most of them are not for this loop.
+                biased;
                 () = pod.stopped.cancelled() => return,
                 () = tokio::time::sleep_until(until) => break,
                 wake = wakes.recv() => if matches!(wake, Ok(Wake::Left { .. } | Wake::Subscribed)) { break },

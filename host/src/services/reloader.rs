@@ -1,29 +1,23 @@
-//! Follows job files and plugins, and reports to the fleet what this pod can run.
+//! Follows the job files, and what plugins make of them.
 //!
 //! A file that is refused changes nothing: the last good version of its job goes on, and the refusal
 //! is said once for each content.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use wasmcron_core::job::Job;
-use wasmcron_runtime::{DirWatch, DirWatchConfig, StopReason, Tick};
-use wasmcron_store::control::Wake;
-use wasmcron_store::pods::Standing;
+use wasmcron_runtime::{DirWatch, DirWatchConfig, Tick};
 
-use super::outage::Outage;
 use super::pod::Pod;
 use crate::config::job_file::{self, JobFile};
 use crate::config::params;
 
 /// How long plugins that were there at the start may take before jobs are read without them.
 const PLUGINS_WAIT: Duration = Duration::from_secs(120);
-/// How soon a report is repeated that came before the pod was registered again.
-const RETRY: Duration = Duration::from_millis(500);
-
 /// How soon a file is read again that was empty.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
 
@@ -74,17 +68,18 @@ async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
     loop {
         looked.retain(|path| files.empty.contains(path));
         tokio::select! {
+            biased;
             () = pod.stopped.cancelled() => return,
-            () = tokio::time::sleep(LOOK_AGAIN), if !files.empty.is_subset(&looked) => {
-                looked.clone_from(&files.empty);
-                read(&pod, &mut files, &Tick::default()).await;
-            }
             tick = watch.tick() => read(&pod, &mut files, &tick).await,
             // A new plugin may accept parameters that the old one refused, and the other way round.
             changed = plugins.changed() => {
                 if changed.is_err() {
                     return;
                 }
+                read(&pod, &mut files, &Tick::default()).await;
+            }
+            () = tokio::time::sleep(LOOK_AGAIN), if !files.empty.is_subset(&looked) => {
+                looked.clone_from(&files.empty);
                 read(&pod, &mut files, &Tick::default()).await;
             }
         }
@@ -102,11 +97,24 @@ async fn listing(pod: &Pod) -> Option<Vec<JobFile>> {
         .inspect_err(|error| tracing::warn!(%error, "the jobs in force stay"))
         .ok()?;
     if pod.settings.jobs.bare_plugins {
-        let plugins = pod.plugins.statuses().into_iter();
-        let files = plugins.filter_map(|plugin| Some((plugin.name, plugin.file?)));
+        let folder = &pod.settings.plugins.directory;
+        let serving = pod.plugins.serving().into_keys();
+        let files = serving.map(|name| {
+            let file = plugin_file(folder, name.as_str());
+            (name.to_string(), file)
+        });
         job_file::add_bare_plugins(&mut listing, files, &pod.settings.limits);
     }
     Some(listing)
+}
+
+/// The file of a plugin; `_` in its name counts as `-`.
+fn plugin_file(folder: &Path, name: &str) -> PathBuf {
+    [name.to_owned(), name.replace('-', "_")]
+        .iter()
+        .map(|name| folder.join(format!("{name}.wasm")))
+        .find(|file| file.exists())
+        .unwrap_or_else(|| folder.join(format!("{name}.wasm")))
 }
 
 async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
@@ -203,73 +211,4 @@ fn fits_plugin(pod: &Pod, job: &Job) -> Result<(), String> {
             faults.join("; ")
         )
     })
-}
-
-/// Tells the store what this pod can run, whenever that changes.
-pub async fn report(pod: Arc<Pod>) {
-    let outage = Outage::new("report");
-    let (mut jobs, mut plugins) = (pod.jobs.changes(), pod.plugins.changes());
-    let mut said = None;
-    loop {
-        jobs.borrow_and_update();
-        plugins.borrow_and_update();
-        let report = pod.report();
-        count_plugins(&pod);
-        hand_over(&pod);
-        if said.as_ref() != Some(&report) {
-            match pod.store.report(&pod.me, &report).await {
-                Ok(Standing::Current { .. }) => {
-                    outage.answered();
-                    said = Some(report);
-                    // Only a wake-up: the leader reads the pods every second anyway.
-                    let _ = pod.store.wake(&Wake::Reported).await;
-                }
-                Ok(Standing::Superseded) => return pod.superseded(),
-                // The lease thread registers the pod again, with the newest report.
-                Ok(Standing::Unknown) => {
-                    if !pod.rest(RETRY).await {
-                        return;
-                    }
-                    continue;
-                }
-                Err(error) => {
-                    let wait = outage.failed(&error, &pod.metrics);
-                    if !pod.rest(wait).await {
-                        return;
-                    }
-                    continue;
-                }
-            }
-        }
-        tokio::select! {
-            () = pod.stopped.cancelled() => return,
-            _ = jobs.changed() => {}
-            _ = plugins.changed() => {}
-        }
-    }
-}
-
-/// Asks the attempts that hand over to a newer plugin to yield.
-fn hand_over(pod: &Pod) {
-    for one in pod
-        .attempts
-        .executing()
-        .into_iter()
-        .filter(|one| one.hands_over)
-    {
-        let Some(known) = pod.jobs.get(&one.attempt.job) else {
-            continue;
-        };
-        let newest = pod.plugins.active(known.job.definition.plugin.as_str());
-        if newest.is_some_and(|newest| *newest.digest() != one.digest) {
-            tracing::info!(run = %one.attempt.run, "a newer plugin is active; the run is asked to yield");
-            one.control.stop(StopReason::Reload);
-        }
-    }
-}
-
-fn count_plugins(pod: &Pod) {
-    let refused = pod.plugins.refusals();
-    let series = pod.metrics.reload_failed.with_label_values(&["plugin"]);
-    series.inc_by(refused.saturating_sub(series.get()));
 }

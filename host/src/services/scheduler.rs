@@ -57,7 +57,7 @@ pub enum Step {
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("scheduler");
+    let outage = Outage::new("scheduler", &pod.machine);
     let mut wakes = pod.wakes.subscribe();
     let mut lead = pod.lead.clone();
     let mut jobs = pod.jobs.changes();
@@ -89,11 +89,13 @@ pub async fn run(pod: Arc<Pod>) {
             Err(error) => outage.failed(&error, &pod.metrics),
         };
         tokio::select! {
+            // Whatever wakes it, a turn goes by what the clocks say.
+            biased;
             () = pod.stopped.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
             () = lead.changed() => {}
             _ = jobs.changed() => {}
             wake = wakes.recv() => heed(wake, &mut board, &mut refresh_at),
+            () = tokio::time::sleep(wait) => {}
         }
         // A burst of wake-ups asks for one look.
         loop {

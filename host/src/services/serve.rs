@@ -1,32 +1,25 @@
-//! Starts a pod's loops, and ends them in the right order.
+//! Runs a pod as a process: connects it to the real machine, store and plugins, and to signals.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, broadcast, mpsc};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
-use wasmcron_core::ids::{PodAddress, PodRef, SessionId};
+use anyhow::{Context as _, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use wasmcron_core::ids::PodAddress;
 use wasmcron_runtime::{
-    DirWatchConfig, PluginRegistry, PoolConfig, RegistryConfig, Runtime, RuntimeConfig, StopReason,
-    Why,
+    DirWatchConfig, PluginRegistry, PoolConfig, RegistryConfig, Runtime, RuntimeConfig,
 };
 use wasmcron_store::Store;
-use wasmcron_store::control::Wake;
-use wasmcron_store::pods::Standing;
 
-use super::attempts::Attempts;
-use super::clock::{StoreClock, boot};
-use super::jobs::JobBook;
-use super::lead::{self, LeadSetter};
-use super::metrics::Metrics;
-use super::outage::Outage;
-use super::pod::{Fatal, Pod, WAKES_MAX};
-use super::{elector, janitor, lease, recoverer, reloader, scheduler, subscriber};
+use super::drain::LAST_WORDS;
+use super::loops::Loops;
+use super::machine::{Machine, RealMachine};
+use super::plugins::{Plugins, SandboxedPlugins};
+use super::pod::{Parts, Pod};
+use super::reloader;
 use crate::api;
 use crate::config::settings::Settings;
 use crate::store::{connect, promise};
@@ -35,10 +28,6 @@ use crate::store::{connect, promise};
 const STORE_WAIT: Duration = Duration::from_secs(30);
 /// Signals that come within this time are one.
 const SECOND_SIGNAL: Duration = Duration::from_millis(500);
-/// How long a leaving pod waits for answers to what it took.
-const SETTLE_WAIT: Duration = Duration::from_secs(3);
-/// How long a guest that was interrupted at the end of a drain has until its end is written.
-const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Runs a pod until it is told to stop. Blocks; `started` hears of its HTTP address once it serves.
 ///
@@ -60,110 +49,76 @@ pub fn serve(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()>
 async fn run(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let starting = async {
-        let (pod, setter, fatal) = assemble(settings).await?;
-        let listener = api::bind(&pod).await?;
-        let http = listener.address();
-        let (loops, lease_thread) = start_loops(&pod, setter, listener).await?;
-        started(http);
-        anyhow::Ok((pod, fatal, loops, lease_thread))
-    };
-    let (pod, mut fatal, mut loops, lease_thread) = tokio::select! {
-        begun = starting => begun?,
+    let machine: Arc<dyn Machine> = Arc::new(RealMachine);
+    let (loops, http) = tokio::select! {
+        biased;
         // What was begun ends with the process; the pod took no task yet.
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
+        begun = start(settings, machine.clone()) => begun?,
     };
-    let ended = tokio::select! {
-        // A loop that ends itself says why first.
-        biased;
-        why = fatal.recv() => Err(why),
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("SIGINT"),
-        ended = loops.join_next() => {
-            let text = ended.map_or_else(String::new, |ended| format!("{ended:?}"));
-            Err(Some(Fatal::LoopEnded("service", text)))
-        }
-    };
-    let result = match ended {
-        Ok(signal) => {
-            let again = async {
-                let first = tokio::time::Instant::now();
-                // `timeout` and terminals signal a process and its group: that is one wish, not two.
-                while first.elapsed() < SECOND_SIGNAL {
-                    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-                }
-            };
-            drain(&pod, signal, again).await;
-            Ok(())
-        }
-        Err(why) => {
-            let why = why.unwrap_or(Fatal::LoopEnded("service", "without a reason".into()));
-            interrupt_all(&pod, Why::LockLost);
-            Err(why.into())
-        }
-    };
-    pod.stopped.cancel();
-    let _ = tokio::time::timeout(LAST_WORDS, async {
-        while loops.join_next().await.is_some() {}
-    })
-    .await;
-    let _ = tokio::task::spawn_blocking(move || lease_thread.join()).await;
-    result
+    started(http);
+    let (give, orders) = mpsc::channel(1);
+    machine.spawn(Box::pin(obey(terminate, interrupt, give)));
+    Ok(loops.run(orders).await?)
 }
 
-/// Connects, loads, registers: everything that may fail before the pod serves.
-async fn assemble(settings: Settings) -> Result<(Arc<Pod>, LeadSetter, mpsc::Receiver<Fatal>)> {
+/// Makes orders of signals.
+async fn obey(mut terminate: Signal, mut interrupt: Signal, orders: mpsc::Sender<&'static str>) {
+    let mut last: Option<Instant> = None;
+    loop {
+        let order = tokio::select! {
+            biased;
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        // `timeout` and terminals signal a process and its group: that is one wish, not two.
+        let again = last.is_some_and(|last| last.elapsed() < SECOND_SIGNAL);
+        last = Some(Instant::now());
+        if !again && orders.send(order).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Connects, loads and registers, which may fail, and starts everything that serves.
+/// Answers them with the address of the HTTP port.
+async fn start(settings: Settings, machine: Arc<dyn Machine>) -> Result<(Loops, SocketAddr)> {
     let address = address(&settings)?;
-    let session = SessionId::new(&ulid::Ulid::generate().to_string())?;
-    let me = PodRef { address, session };
-    let store = first_contact(&settings).await?;
+    let store = first_contact(&settings, &*machine).await?;
     tracing::info!(store = %settings.store, promise = promise(&settings.store), "store.opened");
-    let clock = Arc::new(StoreClock::default());
     // A server that forbids such questions serves all the same.
     for warning in store.warnings().await.unwrap_or_default() {
         tracing::warn!(store = %settings.store, warning, "store.warning");
     }
-    let sent = boot();
-    let started = store
-        .now()
-        .await
-        .context("the store does not tell its time")?;
-    clock.measure(sent, started);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let capacity = settings
         .pod
         .capacity
         .unwrap_or_else(|| u32::try_from(2 * cores).unwrap_or(4))
         .max(1);
-    let runtime = Runtime::new(runtime_config(&settings, capacity)?)
-        .context("cannot create the plugin runtime")?;
-    let plugins = start_plugins(&settings, &runtime)?;
-    let (setter, lead) = lead::channel(me.clone());
-    let (fatal, fatals) = mpsc::channel(4);
-    let pod = Arc::new(Pod {
-        me,
-        capacity,
-        started,
+    let plugins = start_plugins(&settings, capacity)?;
+    let lease_settings = settings.clone();
+    let (pod, ends) = Pod::create(Parts {
+        machine,
         store,
-        clock,
-        metrics: Arc::new(Metrics::new()?),
-        jobs: JobBook::default(),
         plugins,
-        runtime,
-        attempts: Attempts::default(),
-        lead,
-        wakes: broadcast::Sender::new(WAKES_MAX),
-        beat_now: Notify::new(),
-        extend_now: Notify::new(),
-        last_take: AtomicI64::new(started.as_millis()),
-        last_beat: AtomicU64::new(wasmcron_runtime::boot_millis()),
-        leaving: CancellationToken::new(),
-        stopped: CancellationToken::new(),
-        fatal,
         settings,
-    });
-    Ok((pod, setter, fatals))
+        address,
+        capacity,
+    })
+    .await?;
+    let listener = api::bind(&pod).await?;
+    let http = listener.address();
+    let serving = Box::pin(api::run(pod.clone(), listener));
+    let serving = pod.machine.spawn(serving);
+    let follow_jobs = reloader::start(&pod).await?;
+    let lease_store = Box::pin(async move { connect(&lease_settings).await });
+    let mut loops = Loops::start(pod.clone(), ends, lease_store).await?;
+    loops.watch("http", serving);
+    loops.watch("reloader", pod.machine.spawn(Box::pin(follow_jobs)));
+    tracing::info!(pod = %pod.me.address, session = %pod.me.session, capacity = pod.capacity, store = %pod.settings.store, %http, "pod.started");
+    Ok((loops, http))
 }
 
 fn address(settings: &Settings) -> Result<PodAddress> {
@@ -187,8 +142,8 @@ fn address(settings: &Settings) -> Result<PodAddress> {
 }
 
 /// The store may start together with the pods: its first answer is waited for, for a while.
-async fn first_contact(settings: &Settings) -> Result<Arc<dyn Store>> {
-    let began = boot();
+async fn first_contact(settings: &Settings, machine: &dyn Machine) -> Result<Arc<dyn Store>> {
+    let began = machine.boot();
     let mut said = false;
     loop {
         let error = match connect(settings).await {
@@ -198,7 +153,7 @@ async fn first_contact(settings: &Settings) -> Result<Arc<dyn Store>> {
             },
             Err(error) => error,
         };
-        if !error.is_transient() || boot().saturating_sub(began) > STORE_WAIT {
+        if !error.is_transient() || machine.boot().saturating_sub(began) > STORE_WAIT {
             return Err(error).with_context(|| format!("store: no answer from {}", settings.store));
         }
         if !std::mem::replace(&mut said, true) {
@@ -230,106 +185,21 @@ fn runtime_config(settings: &Settings, capacity: u32) -> Result<RuntimeConfig> {
     Ok(config)
 }
 
-fn start_plugins(settings: &Settings, runtime: &Arc<Runtime>) -> Result<Arc<PluginRegistry>> {
+fn start_plugins(settings: &Settings, capacity: u32) -> Result<Arc<dyn Plugins>> {
+    let runtime = Runtime::new(runtime_config(settings, capacity)?)
+        .context("cannot create the plugin runtime")?;
     let directory = settings.plugins.directory.clone();
     let watch = DirWatchConfig {
         poll: settings.plugins.poll.get(),
         ..DirWatchConfig::default()
     };
-    PluginRegistry::start(runtime.clone(), directory.clone(), RegistryConfig { watch })
-        .with_context(|| {
-            format!(
-                "plugins.directory: cannot read the plugins in {}",
-                directory.display()
-            )
-        })
-}
-
-/// Registers the pod and starts what must run for as long as it does.
-async fn start_loops(
-    pod: &Arc<Pod>,
-    setter: LeadSetter,
-    listener: api::Listener,
-) -> Result<(JoinSet<()>, std::thread::JoinHandle<()>)> {
-    let mut loops = JoinSet::new();
-    let at = listener.address();
-    loops.spawn(api::run(pod.clone(), listener));
-    let follow_jobs = reloader::start(pod).await?;
-    match pod
-        .store
-        .register(&pod.me, pod.started, &pod.report())
-        .await
-        .context("cannot register the pod")?
-    {
-        Standing::Current { .. } | Standing::Unknown => {}
-        Standing::Superseded => bail!(Fatal::Superseded(pod.me.address.to_string())),
-    }
-    let settings = pod.settings.clone();
-    let lease_thread = lease::spawn(pod.clone(), move || async move { connect(&settings).await })?;
-    loops.spawn(forward_wakes(pod.clone()));
-    loops.spawn(follow_jobs);
-    loops.spawn(reloader::report(pod.clone()));
-    loops.spawn(elector::run(pod.clone(), setter));
-    loops.spawn(scheduler::run(pod.clone()));
-    loops.spawn(recoverer::run(pod.clone()));
-    loops.spawn(janitor::run(pod.clone()));
-    loops.spawn(subscriber::run(pod.clone()));
-    tracing::info!(pod = %pod.me.address, session = %pod.me.session, capacity = pod.capacity, store = %pod.settings.store, http = %at, "pod.started");
-    Ok((loops, lease_thread))
-}
-
-/// Hands the store's wake-ups to every loop.
-async fn forward_wakes(pod: Arc<Pod>) {
-    let mut wakes = pod.store.listen();
-    loop {
-        tokio::select! {
-            () = pod.stopped.cancelled() => return,
-            wake = wakes.recv() => match wake {
-                Some(wake) => {
-                    if matches!(wake, Wake::Cancel { .. } | Wake::Subscribed) {
-                        pod.extend_now.notify_one();
-                    }
-                    // Nobody listens only while the pod ends.
-                    let _ = pod.wakes.send(wake);
-                }
-                None => {
-                    if !pod.rest(Duration::from_secs(1)).await {
-                        return;
-                    }
-                    wakes = pod.store.listen();
-                }
-            },
-        }
-    }
-}
-
-/// Leaves the fleet: takes nothing more, lets guests yield, and gives up what does not end in time.
-async fn drain(pod: &Arc<Pod>, signal: &str, again: impl Future<Output = ()>) {
-    let limit = pod.settings.pod.drain_timeout.get();
-    tracing::info!(signal, running = pod.attempts.running(), "pod.draining");
-    pod.attempts.drain();
-    pod.leaving.cancel();
-    // An unanswered claim is settled before the queue is given up: what it claimed must not be lost.
-    let _ = tokio::time::timeout(SETTLE_WAIT, pod.attempts.settled()).await;
-    let outage = Outage::new("leave");
-    if let Err(error) = pod.store.leave(&pod.me).await {
-        outage.failed(&error, &pod.metrics);
-    }
-    for one in pod.attempts.executing() {
-        one.control.stop(StopReason::Draining);
-    }
-    tokio::select! {
-        () = pod.attempts.idle() => {}
-        () = tokio::time::sleep(limit) => tracing::warn!("drain_timeout is over; the remaining attempts are given up"),
-        () = again => tracing::warn!("a second signal; the remaining attempts are given up"),
-    }
-    interrupt_all(pod, Why::Shutdown);
-    let _ = tokio::time::timeout(LAST_WORDS, pod.attempts.idle()).await;
-    tracing::info!("pod.stopped");
-}
-
-fn interrupt_all(pod: &Pod, why: Why) {
-    for one in pod.attempts.executing() {
-        one.control.interrupt(why);
-    }
+    let registry =
+        PluginRegistry::start(runtime.clone(), directory.clone(), RegistryConfig { watch })
+            .with_context(|| {
+                format!(
+                    "plugins.directory: cannot read the plugins in {}",
+                    directory.display()
+                )
+            })?;
+    Ok(Arc::new(SandboxedPlugins::new(registry, runtime)))
 }

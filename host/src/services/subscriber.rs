@@ -9,11 +9,10 @@ use wasmcron_core::decide::claim::{self, Admit};
 use wasmcron_core::ids::{RunId, Token};
 use wasmcron_core::job::Job;
 use wasmcron_core::task::Task;
-use wasmcron_runtime::Plugin;
 use wasmcron_store::queue::{Attempt, Claim, Claimed, HandBack, Hold, Moved, Taken};
 
-use super::clock::boot;
 use super::outage::Outage;
+use super::plugins::Program;
 use super::pod::Pod;
 use super::{executor, overlap};
 
@@ -44,8 +43,9 @@ pub async fn run(pod: Arc<Pod>) {
     // have to wait for the store.
     let places = Arc::new(Semaphore::new(2 * capacity));
     hand_back_dead_self(&pod).await;
-    let checker = tokio::spawn(check_claiming(pod.clone(), slots.clone()));
-    let outage = Outage::new("subscriber");
+    let checking = check_claiming(pod.clone(), slots.clone());
+    let checker = pod.machine.spawn(Box::pin(checking));
+    let outage = Outage::new("subscriber", &pod.machine);
     let mut consumer = pod.store.consumer(&pod.me);
     while !pod.leaving.is_cancelled() {
         let Some(free) = free_places(&pod, &places).await else {
@@ -53,6 +53,7 @@ pub async fn run(pod: Arc<Pod>) {
         };
         let max = free.len();
         let taken = tokio::select! {
+            biased;
             () = pod.leaving.cancelled() => break,
             taken = consumer.take(TAKE_WAIT, max) => taken,
         };
@@ -78,8 +79,9 @@ pub async fn run(pod: Arc<Pod>) {
     checker.abort();
     // An unanswered claim must be settled before anything else is said of its task.
     tokio::select! {
-        () = pod.attempts.settled() => {}
+        biased;
         () = pod.stopped.cancelled() => {}
+        () = pod.attempts.settled() => {}
     }
 }
 
@@ -97,6 +99,9 @@ async fn free_places(pod: &Pod, places: &Arc<Semaphore>) -> Option<Vec<Place>> {
             return Some(vec![None]);
         }
         tokio::select! {
+            biased;
+            () = pod.leaving.cancelled() => return None,
+            () = changed => {}
             many = places.clone().acquire_many_owned(several) => {
                 let mut many = many.ok()?;
                 let mut free: Vec<Place> = std::iter::from_fn(|| many.split(1)).map(Some).collect();
@@ -106,8 +111,6 @@ async fn free_places(pod: &Pod, places: &Arc<Semaphore>) -> Option<Vec<Place>> {
                 }
                 return Some(free);
             }
-            () = changed => {}
-            () = pod.leaving.cancelled() => return None,
         }
     }
 }
@@ -117,15 +120,15 @@ fn start(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: Taken, place: Place) {
     if !pod.attempts.take_in_hand(&taken) {
         return;
     }
-    let (pod, slots) = (pod.clone(), slots.clone());
-    tokio::spawn(async move {
-        let settled = settle(&pod, &slots, &taken).await;
-        pod.attempts.settle(&taken);
+    let (mine, slots) = (pod.clone(), slots.clone());
+    pod.machine.spawn(Box::pin(async move {
+        let settled = settle(&mine, &slots, &taken).await;
+        mine.attempts.settle(&taken);
         if let Some(begun) = settled {
             begun.await;
         }
         drop(place);
-    });
+    }));
 }
 
 async fn check_claiming(pod: Arc<Pod>, slots: Arc<Semaphore>) {
@@ -150,7 +153,7 @@ async fn read_claiming(pod: &Arc<Pod>, slots: &Arc<Semaphore>) {
 /// Brings one entry to an end: claimed, handed back, skipped, parked or stale. What was claimed is
 /// returned as the attempt that is still to be executed.
 async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken) -> Option<Begun> {
-    let outage = Outage::new("claim");
+    let outage = Outage::new("claim", &pod.machine);
     let (mut permit, mut alone) = (None, None);
     let (job, plugin) = loop {
         let changed = pod.attempts.admission_changed();
@@ -176,8 +179,9 @@ async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken) -> Option
             // Who has the pod alone has all of its slots.
             _ if permit.is_none() && alone.is_none() => {
                 tokio::select! {
-                    slot = slots.clone().acquire_owned() => permit = Some(slot.ok()?),
+                    biased;
                     () = changed => {}
+                    slot = slots.clone().acquire_owned() => permit = Some(slot.ok()?),
                 }
             }
             _ => break (job?, plugin?),
@@ -195,7 +199,7 @@ async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken) -> Option
         run: taken.run.clone(),
         permits: (permit, alone),
     };
-    let (attempt, sent) = claim_or_follow(pod, taken, &job, &plugin, &outage).await?;
+    let (attempt, sent) = claim_or_follow(pod, taken, &job, &*plugin, &outage).await?;
     let pod = pod.clone();
     Some(Box::pin(async move {
         executor::execute(&pod, &job, &plugin, *attempt, sent).await;
@@ -221,7 +225,7 @@ impl Drop for Reservation {
 }
 
 /// The version of the plugin that the job asks for, if this pod has it.
-fn plugin_for(pod: &Pod, job: &Job) -> Option<Arc<Plugin>> {
+fn plugin_for(pod: &Pod, job: &Job) -> Option<Arc<dyn Program>> {
     match &job.definition.digest {
         Some(digest) => pod.plugins.by_digest(digest),
         None => pod.plugins.active(job.definition.plugin.as_str()),
@@ -242,9 +246,10 @@ async fn wait_alone(
     let others = pod.capacity - u32::from(permit.is_some());
     let wait = pod.settings.pod.exclusive_wait.get();
     let permits = tokio::select! {
+        biased;
+        () = pod.leaving.cancelled() => None,
         permits = slots.clone().acquire_many_owned(others) => permits.ok(),
         () = tokio::time::sleep(wait) => None,
-        () = pod.leaving.cancelled() => None,
     };
     if permits.is_none() {
         pod.attempts.release(run);
@@ -259,10 +264,10 @@ async fn claim_or_follow(
     pod: &Pod,
     taken: &Taken,
     job: &Job,
-    plugin: &Plugin,
+    plugin: &dyn Program,
     outage: &Outage,
 ) -> Option<(Box<Attempt>, Duration)> {
-    let token = Token::new(&ulid::Ulid::generate().to_string()).ok()?;
+    let token = Token::new(&pod.machine.ulid().to_string()).ok()?;
     let claim = Claim {
         me: pod.me.clone(),
         taken: taken.clone(),
@@ -272,7 +277,7 @@ async fn claim_or_follow(
         ends_in: job.definition.timeout + ENDS_GRACE,
     };
     loop {
-        let sent = boot();
+        let sent = pod.machine.boot();
         match pod.store.claim(&claim).await {
             Ok(Claimed::Claimed(attempt)) => {
                 outage.answered();

@@ -155,13 +155,21 @@ impl AttemptControl {
     /// Whether the lease deadline has passed by the clock that runs on while the machine sleeps.
     #[must_use]
     pub fn lease_expired(&self) -> bool {
-        let lease = self.lease();
-        lease != u64::MAX && boot_millis() >= lease
+        self.lease_expired_at(boot_millis())
     }
 
-    /// Waits for the next change of stop, interrupt or lease after this future was first polled or
-    /// [enabled](tokio::sync::futures::Notified::enable).
-    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+    /// Whether the lease deadline has passed when the clock that leases are counted by shows `now`,
+    /// in milliseconds.
+    #[must_use]
+    pub fn lease_expired_at(&self, now: u64) -> bool {
+        let lease = self.lease();
+        lease != u64::MAX && now >= lease
+    }
+
+    /// Waits for the next request to stop or interruption, or for the first lease deadline, after
+    /// this future was first polled or [enabled](tokio::sync::futures::Notified::enable). A deadline
+    /// that moves wakes nobody: whoever waits for one looks again when it comes.
+    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.shared.changed.notified()
     }
 }
@@ -219,5 +227,12 @@ mod tests {
         assert_eq!(control.lease(), now + 60_000);
         let expired = AttemptControl::with_lease(now.saturating_sub(1));
         assert!(expired.lease_expired());
+    }
+
+    #[test]
+    fn a_lease_ends_by_the_clock_that_is_asked() {
+        let control = AttemptControl::with_lease(1_000);
+        assert!(!control.lease_expired_at(999) && control.lease_expired_at(1_000));
+        assert!(!AttemptControl::new().lease_expired_at(u64::MAX));
     }
 }

@@ -27,7 +27,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_secs(2);
 /// What the pod's own log says unless asked for more: which plugins and jobs came and went, and what
 /// is wrong.
-const LOG_LEVEL: &str = "warn,wasmcron_runtime::reload=info,wasmcron::services::reloader=info";
+const LOG_LEVEL: &str = "warn,wasmcron_runtime::reload=info,wasmcron_host::services::reloader=info";
 
 /// The store of `wasmcron dev DIR`.
 pub fn store_of(dir: &Path) -> StoreUrl {

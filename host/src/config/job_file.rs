@@ -46,6 +46,13 @@ pub struct JobFile {
     pub result: Result<Job, ConfigError>,
 }
 
+impl JobFile {
+    /// Whether it stands for a plugin that no job file names. Its parameters come with each request.
+    pub fn is_bare_plugin(&self) -> bool {
+        self.path.extension().is_some_and(|ext| ext == "wasm")
+    }
+}
+
 /// Reads every job file of a directory, in the order of their names. A bad one does not hurt the
 /// others. `caps` is the most that a job may allow itself.
 ///

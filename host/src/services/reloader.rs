@@ -124,7 +124,9 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
     };
     let mut seen = Files::default();
     for file in listing {
+        let bare = file.is_bare_plugin();
         let accepted = match file.result {
+            Ok(job) if bare => Ok(job),
             Ok(job) => fits_plugin(pod, &job)
                 .map(|()| job)
                 .map_err(|fault| format!("{}: {fault}", file.path.display())),

@@ -154,7 +154,7 @@ async fn first_contact(settings: &Settings, machine: &dyn Machine) -> Result<Arc
             Err(error) => error,
         };
         if !error.is_transient() || machine.boot().saturating_sub(began) > STORE_WAIT {
-            return Err(error).with_context(|| format!("store: no answer from {}", settings.store));
+            return Err(error).with_context(|| format!("store {}", settings.store));
         }
         if !std::mem::replace(&mut said, true) {
             tracing::warn!(store = %settings.store, %error, "waiting for the store");

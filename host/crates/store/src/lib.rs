@@ -5,6 +5,7 @@
 //! request was applied, and every verb answers a repeat as it answered the first.
 
 pub mod control;
+pub mod embedded;
 pub mod error;
 pub mod inspect;
 pub mod leadership;
@@ -14,6 +15,7 @@ pub mod recovery;
 pub mod redis;
 pub mod runs;
 pub mod schedule;
+pub mod sqlite;
 
 pub use error::{Result, StoreError};
 

@@ -1,0 +1,3 @@
+//! The coordination protocol, written once over transactions on ordered tables.
+
+pub mod engine;

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use wasmcron_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::runs::Retention;
-use wasmcron_store::{Result, Store, StoreError};
+use wasmcron_store::sqlite::{SqliteEngine, SqliteOptions};
+use wasmcron_store::{Result, Store};
 
 use crate::config::settings::Settings;
 use crate::config::store_url::StoreUrl;
@@ -17,10 +19,16 @@ use crate::config::store_url::StoreUrl;
 pub async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
     Ok(match &settings.store {
         StoreUrl::Sqlite(path) => {
-            return Err(StoreError::Refused {
-                verb: "connect",
-                message: format!("{} cannot be opened", path.display()),
+            let engine = SqliteEngine::open(SqliteOptions {
+                response_timeout: settings.store_timeout.get(),
+                ..SqliteOptions::new(path)
             });
+            let options = EmbeddedOptions {
+                retention: retention(settings),
+                recovery_window: settings.recovery.window.get(),
+                ..EmbeddedOptions::default()
+            };
+            Arc::new(EmbeddedStore::new(Arc::new(engine.await?), options))
         }
         StoreUrl::Redis(url) => Arc::new(
             RedisStore::connect(RedisOptions {

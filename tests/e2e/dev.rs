@@ -94,8 +94,11 @@ async fn job_files_are_followed() {
     })
     .await;
     let job = dir.join("jobs/often.toml");
-    std::fs::write(&job, "name = \"often\"\nplugin = \"hello\"\nevery = \"300ms\"\n")
-        .expect("written");
+    std::fs::write(
+        &job,
+        "name = \"often\"\nplugin = \"hello\"\nevery = \"300ms\"\n",
+    )
+    .expect("written");
     dev.event("the job of the file", |event| {
         has(event, "often", "every 300ms") && !has(event, "hello", "by hand")
     })
@@ -103,13 +106,18 @@ async fn job_files_are_followed() {
     let ended = dev
         .event("a run by schedule", |event| {
             event["event"] == "ended"
-                && event["run"].as_str().is_some_and(|run| run.starts_with("often@"))
+                && event["run"]
+                    .as_str()
+                    .is_some_and(|run| run.starts_with("often@"))
         })
         .await;
     assert_eq!(ended["state"], "succeeded", "{ended}");
     assert!(ended["took_ms"].is_u64(), "{ended}");
-    std::fs::write(&job, "name = \"often\"\nplugin = \"hello\"\nevery = \"1h\"\n")
-        .expect("written");
+    std::fs::write(
+        &job,
+        "name = \"often\"\nplugin = \"hello\"\nevery = \"1h\"\n",
+    )
+    .expect("written");
     dev.event("the changed job", |event| has(event, "often", "every 1h"))
         .await;
 
@@ -130,8 +138,7 @@ async fn a_killed_dev_goes_on() {
     let (target, server) = crate::harness::jobs::target().await;
     install("stepper", &dir.join("stepper.wasm"));
     let text = crate::harness::jobs::stepper(&server.url(), 30, 100, "");
-    std::fs::write(dir.join("steps.toml"), format!("name = \"steps\"\n{text}"))
-        .expect("written");
+    std::fs::write(dir.join("steps.toml"), format!("name = \"steps\"\n{text}")).expect("written");
     let mut dev = DevProcess::start(dir, logs.path(), &["--json"]);
     in_force(dir, "steps").await;
     let (_, err, code) = cli_in(dir, &["job", "trigger", "steps"]).await;
@@ -147,9 +154,10 @@ async fn a_killed_dev_goes_on() {
         .event("the end", |event| event["event"] == "ended")
         .await;
     assert_eq!(ended["state"], "succeeded", "{ended}");
-    let resumed = again.events().into_iter().find(|event| {
-        event["event"] == "started" && event["resumed_from"].as_u64() >= Some(8)
-    });
+    let resumed = again
+        .events()
+        .into_iter()
+        .find(|event| event["event"] == "started" && event["resumed_from"].as_u64() >= Some(8));
     assert!(resumed.is_some(), "{:?}", again.events());
     let steps: std::collections::BTreeSet<_> = crate::harness::jobs::steps(&target)
         .into_iter()
@@ -193,9 +201,11 @@ async fn keys_of_a_terminal() {
     let mut keys = terminal.stdin.take().expect("its input");
     let shown = || std::fs::read_to_string(&typescript).unwrap_or_default();
     let said = async |words: &str| {
-        until(&format!("{words:?} on the terminal"), PATIENCE, async || {
-            shown().contains(words).then_some(())
-        })
+        until(
+            &format!("{words:?} on the terminal"),
+            PATIENCE,
+            async || shown().contains(words).then_some(()),
+        )
         .await;
     };
     said("press a job's key").await;

@@ -125,10 +125,7 @@ async fn files_that_are_no_store_are_refused() {
         let began = std::time::Instant::now();
         let (_, err, code) = cli_in(fleet.folder(), &["serve", "--store", &url]).await;
         assert_eq!(code, 1, "{name}: {err}");
-        assert!(
-            err.contains(&url) && err.contains(words),
-            "{name}: {err}"
-        );
+        assert!(err.contains(&url) && err.contains(words), "{name}: {err}");
         assert!(began.elapsed() < PATIENCE, "{name}: {:?}", began.elapsed());
     }
     assert_eq!(

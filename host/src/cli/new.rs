@@ -146,7 +146,9 @@ pub fn run(out: Out, verb: &New) -> Answer {
         );
     }
     let shown = dir.display();
-    out.line(format!("{shown} is ready:\n  cd {shown}\n  cargo test\n  cargo plugin\n  wasmcron dev"))
+    out.line(format!(
+        "{shown} is ready:\n  cd {shown}\n  cargo test\n  cargo plugin\n  wasmcron dev"
+    ))
 }
 
 /// The checkout that this program was built from, as far as it is still there.

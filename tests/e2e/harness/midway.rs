@@ -37,13 +37,7 @@ impl Midway {
     }
 
     /// The same in a fleet that is there and has no pods yet.
-    pub async fn on(
-        fleet: Fleet,
-        pods: &[&str],
-        steps: u32,
-        step_ms: u32,
-        more: &str,
-    ) -> Midway {
+    pub async fn on(fleet: Fleet, pods: &[&str], steps: u32, step_ms: u32, more: &str) -> Midway {
         let (target, server) = jobs::target().await;
         fleet.install("stepper", "stepper");
         fleet.write_job(JOB, &jobs::stepper(&server.url(), steps, step_ms, more));

@@ -15,9 +15,11 @@ use wasmcron_core::run::{RunRecord, RunState};
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_core::time::Timestamp;
 use wasmcron_store::Store;
+use wasmcron_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use wasmcron_store::inspect::ExecutionEvent;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::schedule::{Submission, Submitted};
+use wasmcron_store::sqlite::{SqliteEngine, SqliteOptions};
 use wasmcron_tests::redis_server::RedisServer;
 use wasmcron_tests::{guests, host_binary};
 
@@ -39,7 +41,7 @@ pub enum Timing {
 /// Pods that share a store, a plugin directory and a job directory.
 pub struct Fleet {
     /// None: the store is a file in the folder.
-    redis: Option<RedisServer>,
+    _redis: Option<RedisServer>,
     url: String,
     folder: tempfile::TempDir,
     timing: Timing,
@@ -75,7 +77,7 @@ impl Fleet {
         store: Arc<dyn Store>,
     ) -> Fleet {
         Fleet {
-            redis,
+            _redis: redis,
             url,
             folder,
             timing,
@@ -260,7 +262,7 @@ impl Fleet {
         self.store.now().await.expect("the store's time")
     }
 
-    /// Sends a command to Redis itself, as an operator would.
+    /// Sends a command to the fleet's Redis itself, as an operator would.
     pub async fn redis_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let client = redis::Client::open(self.url.as_str()).expect("a client");
         let mut connection = client
@@ -327,6 +329,17 @@ impl Fleet {
         })
         .await;
     }
+}
+
+/// A store file, as a pod opens it.
+async fn open_file(file: &Path) -> Arc<dyn Store> {
+    let engine = SqliteEngine::open(SqliteOptions::new(file))
+        .await
+        .expect("the store");
+    Arc::new(EmbeddedStore::new(
+        Arc::new(engine),
+        EmbeddedOptions::default(),
+    ))
 }
 
 /// Runs the product's command line in a folder; answers what it printed and its exit code.

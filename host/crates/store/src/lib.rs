@@ -9,6 +9,7 @@ pub mod embedded;
 pub mod error;
 pub mod inspect;
 pub mod leadership;
+pub mod page;
 pub mod pods;
 pub mod queue;
 pub mod recovery;

@@ -11,6 +11,7 @@ use wasmcron_core::view::{DelayedEntry, Gap, JobView, Waiting};
 
 use crate::error::Result;
 use crate::leadership::TermRef;
+use crate::page::PageCursor;
 
 /// Decisions in one `publish` call at most.
 pub const PUBLISH_MAX: usize = 100;
@@ -18,6 +19,10 @@ pub const PUBLISH_MAX: usize = 100;
 pub const PAGE_MAX: usize = 1_000;
 /// How far ahead of the store's clock a nominal time may lie, in milliseconds.
 pub const EARLY_MS: i64 = 2_000;
+/// How long idempotency keys are remembered.
+pub(crate) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3_600);
+/// Nominal times counted for a gap of a pause; a longer pause counts as this many.
+const COUNT_MAX: u64 = 10_000;
 
 /// One decision about nominal times of a job. Decisions of one job stand in the order of their times.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,7 +179,7 @@ pub struct ViewPage {
     /// Entries that did not decode; the others are served all the same.
     pub corrupt: Vec<String>,
     /// Where the next page begins; none after the last.
-    pub next: Option<u64>,
+    pub next: Option<PageCursor>,
 }
 
 /// Delayed runs that are due, and when the next one is.
@@ -190,11 +195,23 @@ pub struct DueDelayed {
     pub next: Option<Timestamp>,
 }
 
+/// How many nominal times of a definition lie in `(after, until]`, at most [`COUNT_MAX`].
+pub(crate) fn count_between(stored: &StoredDefinition, after: Timestamp, until: Timestamp) -> u64 {
+    let schedule = &stored.definition.schedule;
+    let times = std::iter::successors(schedule.next_after(after), |at| schedule.next_after(*at));
+    let within = times.take_while(|at| *at <= until);
+    within
+        .zip(0..COUNT_MAX)
+        .count()
+        .try_into()
+        .unwrap_or(COUNT_MAX)
+}
+
 /// The durable schedule.
 #[async_trait]
 pub trait Schedules: Send + Sync {
     /// A page of jobs from `cursor` (none: the first), [`PAGE_MAX`] at most.
-    async fn view(&self, cursor: Option<u64>) -> Result<ViewPage>;
+    async fn view(&self, cursor: Option<PageCursor>) -> Result<ViewPage>;
 
     /// One job.
     async fn job(&self, job: &JobName) -> Result<Option<JobView>>;

@@ -1,7 +1,6 @@
 //! One connection to the file, and the transactions on it.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use wasmcron_core::time::Timestamp;
 
 use super::clock::StoreClock;
 use super::errors::{self, Checked, Trouble};
+use super::open::Identity;
 use super::signals::Signal;
 
 /// Statements that a connection keeps prepared: about eight for each table.
@@ -49,8 +49,8 @@ pub(super) struct Place {
     pub(super) connection: Connection,
     /// What the file is called in messages.
     pub(super) name: Arc<str>,
-    /// Its write-ahead log; none in memory.
-    log: Option<PathBuf>,
+    /// Which file it is; none in memory.
+    file: Option<Identity>,
     clock: Arc<StoreClock>,
     /// Identifies the signals of this process.
     source: i64,
@@ -70,7 +70,7 @@ impl Place {
     pub(super) fn new(
         connection: Connection,
         name: Arc<str>,
-        log: Option<PathBuf>,
+        file: Option<Identity>,
         clock: Arc<StoreClock>,
         source: i64,
     ) -> Place {
@@ -78,7 +78,7 @@ impl Place {
         Place {
             connection,
             name,
-            log,
+            file,
             clock,
             source,
             kept: Timestamp::EPOCH,
@@ -136,6 +136,14 @@ impl Place {
 
     /// Begins a transaction that may write, as soon as no other process has one.
     pub(super) fn begin_write(&mut self, limit: Duration) -> Checked<()> {
+        // SQLite would go on writing into a file that nobody else can find.
+        if self.file.as_ref().is_some_and(|file| !file.is_there()) {
+            let name = &self.name;
+            return Err(Trouble::refused(format!(
+                "{name} was removed or replaced while it was in use; accepted: the file that was opened. \
+                 Start all pods of this store again"
+            )));
+        }
         let began = Instant::now();
         let mut pause = BUSY_PAUSES.0;
         loop {
@@ -277,8 +285,8 @@ impl Place {
 
     /// Keeps the write-ahead log small. A commit does so by itself unless somebody reads all the time.
     pub(super) fn tidy(&mut self) {
-        let Some(log) = &self.log else { return };
-        let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
+        let Some(file) = &self.file else { return };
+        let bytes = std::fs::metadata(file.log()).map_or(0, |file| file.len());
         let now = Instant::now();
         if bytes < LOG_LARGE_BYTES || self.log_pause_until.is_some_and(|until| now < until) {
             return;
@@ -293,7 +301,7 @@ impl Place {
 
     /// Moves the whole write-ahead log into the file; whether that could be done.
     pub(super) fn truncate_log(&mut self, wait: Duration) -> bool {
-        if self.log.is_none() {
+        if self.file.is_none() {
             return true;
         }
         let truncate = || {

@@ -120,12 +120,12 @@ impl SqliteEngine {
     fn start_file(path: &Path, options: &SqliteOptions) -> Checked<SqliteEngine> {
         let limit = options.response_timeout;
         let opened = open::open(path, limit)?;
-        let (path, name, log) = (opened.path, opened.name, opened.log);
+        let (path, name, identity) = (opened.path, opened.name, opened.identity);
         let clock = Arc::new(StoreClock::new(options.clock.clone()));
         let source = random();
         let place = |connection: Connection| {
-            let log = Some(log.clone());
-            Place::new(connection, name.clone(), log, clock.clone(), source)
+            let identity = Some(identity.clone());
+            Place::new(connection, name.clone(), identity, clock.clone(), source)
         };
         let hub = Arc::new(Hub::new(Some(opened.touched)));
         let mut engine = SqliteEngine::new(name.clone(), Some(path.clone()), limit, &clock, &hub);

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::clock::{WallClock, wall_clock};
@@ -74,14 +75,43 @@ pub(super) struct Opened {
     pub(super) path: PathBuf,
     /// What it is called in messages.
     pub(super) name: Arc<str>,
-    /// Its write-ahead log.
-    pub(super) log: PathBuf,
+    /// Which file that is.
+    pub(super) identity: Identity,
     /// What processes touch to wake each other.
     pub(super) wake: PathBuf,
     /// The same, open.
     pub(super) touched: File,
     /// For the thread that writes.
     pub(super) writer: Connection,
+}
+
+/// Which file a path leads to, whatever stands there later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) path: PathBuf,
+    device: u64,
+    number: u64,
+}
+
+impl Identity {
+    fn of(path: &Path) -> io::Result<Identity> {
+        let file = fs::metadata(path)?;
+        Ok(Identity {
+            path: path.to_owned(),
+            device: file.dev(),
+            number: file.ino(),
+        })
+    }
+
+    /// Its write-ahead log.
+    pub(super) fn log(&self) -> PathBuf {
+        beside(&self.path, "-wal")
+    }
+
+    /// Whether the path still leads to it.
+    pub(super) fn is_there(&self) -> bool {
+        Identity::of(&self.path).is_ok_and(|now| now == *self)
+    }
 }
 
 /// A path beside the store, as SQLite names its own.
@@ -111,7 +141,7 @@ pub(super) fn open(path: &Path, limit: Duration) -> Checked<Opened> {
         .open(&wake)
         .map_err(|error| cannot(&wake.display().to_string(), &error))?;
     Ok(Opened {
-        log: beside(&path, "-wal"),
+        identity: Identity::of(&path).map_err(|error| cannot(&name, &error))?,
         path,
         name,
         wake,
@@ -266,6 +296,9 @@ fn raw(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
+    // Closing must not move a log into a file that is not ours or damaged. One that is good is the
+    // writer's to tidy up.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
@@ -318,6 +351,7 @@ fn prepare(path: &Path, name: &str) -> Result<Connection, Fault> {
     } else if fs::metadata(path).map_or(0, |file| file.len()) <= CHECK_MAX_BYTES {
         check(&connection, name)?;
     }
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     Ok(connection)
 }
 
@@ -353,4 +387,35 @@ fn check(connection: &Connection, name: &str) -> Result<(), Fault> {
     Err(Fault::Found(Trouble::refused(errors::damaged(
         name, &found,
     ))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a killed process cannot show, as the kernel keeps what it wrote: that a power cut loses nothing.
+    #[test]
+    fn every_commit_is_flushed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = open(&folder.path().join("store.db"), Duration::from_secs(5)).expect("a file");
+        let synchronous = number(&opened.writer, "PRAGMA synchronous").expect("a number");
+        assert_eq!(synchronous, 2, "FULL");
+        let mode: String = opened
+            .writer
+            .query_row("PRAGMA journal_mode", [], |row| row.get(0))
+            .expect("a mode");
+        assert_eq!(mode, "wal");
+    }
+
+    #[test]
+    fn a_network_is_refused_by_name_and_with_a_way_out() {
+        let message = on_network("/mnt/fleet/store.db", "NFS");
+        for words in [
+            "/mnt/fleet/store.db lies on NFS",
+            "write-ahead log needs memory",
+            "local disk, or Redis",
+        ] {
+            assert!(message.contains(words), "{message}");
+        }
+    }
 }

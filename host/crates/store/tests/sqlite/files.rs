@@ -226,3 +226,64 @@ fn a_link_leads_to_the_file() {
         assert!(!folder.path().join("link.db-wal").exists());
     });
 }
+
+/// Pods that wrote into a file without a name, beside pods that made a new one, would be two fleets.
+#[test]
+fn a_file_that_was_removed_or_replaced_takes_no_writes() {
+    on_runtime(async {
+        let (folder, path) = folder();
+        let engine = open(&path).await;
+        put(&engine, Key::named("a"), "x").await.unwrap();
+        let aside = folder.path().join("aside.db");
+        fs::rename(&path, &aside).unwrap();
+        let refused = async || match put(&engine, Key::named("b"), "x").await {
+            Err(StoreError::Refused { message, .. }) => message,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused().await.contains("store.db was removed or replaced"));
+        fs::write(&path, b"").unwrap();
+        assert!(refused().await.contains("store.db was removed or replaced"));
+        fs::rename(&aside, &path).unwrap();
+        put(&engine, Key::named("b"), "x").await.unwrap();
+    });
+}
+
+/// What a crash left in the log beside a damaged file stays there for whoever repairs it.
+#[test]
+fn a_damaged_file_with_a_log_is_left_alone() {
+    on_runtime(async {
+        let (folder, path) = folder();
+        let engine = open(&path).await;
+        for number in 0..400 {
+            put(&engine, Key::new("", number, ""), &"x".repeat(4_000))
+                .await
+                .unwrap();
+        }
+        // As a crash leaves them. A process of its own copies: closing the file in this one would give
+        // up the locks that the engine holds.
+        let copy = folder.path().join("copy.db");
+        for ending in ["", "-wal"] {
+            let (from, to) = (
+                format!("{}{ending}", path.display()),
+                format!("{}{ending}", copy.display()),
+            );
+            assert!(
+                std::process::Command::new("cp")
+                    .args([from, to])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        let log = folder.path().join("copy.db-wal");
+        let (mut torn, logged) = (fs::read(&copy).unwrap(), fs::read(&log).unwrap());
+        assert!(!logged.is_empty());
+        let pages = torn.len() / 4_096;
+        assert!(pages > 20, "{pages}");
+        torn[4_096 * 10..4_096 * (pages - 1)].fill(0xA5);
+        fs::write(&copy, &torn).unwrap();
+        let message = refused(&copy).await;
+        assert!(message.contains("copy.db is damaged"), "{message}");
+        assert_eq!(fs::read(&log).unwrap(), logged);
+    });
+}

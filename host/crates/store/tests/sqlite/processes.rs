@@ -148,6 +148,33 @@ fn what_was_acknowledged_outlives_sigkill() {
     });
 }
 
+/// Killed while it makes the file: the next one finishes that.
+#[test]
+fn a_file_that_is_half_made_is_taken_up() {
+    on_runtime(async {
+        let (mut missing, mut made) = (0, 0);
+        for _ in 0..30 {
+            let (_folder, path) = folder();
+            let (mut child, lines) = spawn("count", &path, "a");
+            // Starting the program takes a few of them.
+            std::thread::sleep(Duration::from_micros(fastrand::u64(0..25_000)));
+            child.kill().expect("kill");
+            child.wait().expect("its end");
+            match std::fs::metadata(&path) {
+                Ok(_) => made += 1,
+                Err(_) => missing += 1,
+            }
+            let acknowledged = said(lines, "ack").count();
+            let engine = open(&path).await;
+            put(&engine, Key::named("after"), "x")
+                .await
+                .expect("a write");
+            assert!(count(&engine).await > u64::try_from(acknowledged).expect("few"));
+        }
+        println!("killed before the file was there: {missing}, after: {made}");
+    });
+}
+
 fn nanos() -> u128 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -120,7 +120,7 @@ impl Metrics {
             )?,
             clock_offset: register.float_gauge(
                 "wasmcron_store_clock_offset_seconds",
-                "The store's clock minus this machine's",
+                "The store's clock minus this machine's wall clock",
             )?,
             live_pods: register.gauge(
                 "wasmcron_live_pods",

@@ -16,6 +16,7 @@ use wasmcron_store::StoreError;
 use wasmcron_store::control::Wake;
 use wasmcron_store::leadership::TermRef;
 
+use super::clock::StoreClock;
 use super::definitions::Definitions;
 use super::outage::Outage;
 use super::pod::Pod;
@@ -29,6 +30,9 @@ const REFRESH_SHARE: u32 = 20;
 pub const PODS_MAX_AGE: Duration = Duration::from_secs(1);
 /// How often a leader looks when nothing is due and nothing wakes it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long it waits when something is due by this pod's clock and the turn did not settle it: the
+/// store's clock, which alone counts, may be a little behind.
+const WAIT_MIN: Duration = Duration::from_millis(5);
 
 /// What the leading loop works with.
 pub struct Board {
@@ -139,15 +143,23 @@ async fn turn(
     let Some(term) = term else {
         return Ok(until_refresh);
     };
-    if act(pod, board, term).await? == Step::More {
-        return Ok(Duration::ZERO);
+    match act(pod, board, term).await? {
+        Step::More => return Ok(Duration::ZERO),
+        // The elector hears of it too, and what it says wakes this loop.
+        Step::NotLeader => return Ok(LOOK_EVERY.min(until_refresh)),
+        Step::Done => {}
     }
-    let due = [board.agenda.next(), board.next_delayed]
-        .into_iter()
-        .flatten()
-        .min();
-    let until_due = due.map_or(LOOK_EVERY, |at| pod.clock.until(at));
-    Ok(until_due.min(until_refresh).min(LOOK_EVERY))
+    let rest = |at| rest_until(&pod.clock, at);
+    let until_due = board.agenda.next().map_or(LOOK_EVERY, rest);
+    let until_delayed = board.next_delayed.map_or(WAIT_MIN, rest);
+    let wait = until_due.min(until_delayed);
+    Ok(wait.min(until_refresh).min(LOOK_EVERY))
+}
+
+/// How long to wait for a time after a turn that did not settle it; never nothing.
+fn rest_until(clock: &StoreClock, at: Timestamp) -> Duration {
+    let until = clock.until(at);
+    if until.is_zero() { WAIT_MIN } else { until }
 }
 
 /// What a leader does: definitions first, then firings, then delayed runs.
@@ -214,4 +226,20 @@ async fn refresh(pod: &Pod, board: &mut Board) -> Result<(), StoreError> {
         .jobs
         .set(i64::try_from(board.agenda.len()).unwrap_or(i64::MAX));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::testing::SetMachine;
+    use super::*;
+
+    #[test]
+    fn a_time_that_only_this_pod_takes_for_past_is_waited_for() {
+        let clock = StoreClock::new(Arc::new(SetMachine::default()));
+        let past = clock.now() - Duration::from_secs(1);
+        assert_eq!(rest_until(&clock, past), WAIT_MIN);
+        assert_eq!(rest_until(&clock, clock.now()), WAIT_MIN);
+        let soon = clock.now() + Duration::from_millis(3);
+        assert_eq!(rest_until(&clock, soon), Duration::from_millis(3));
+    }
 }

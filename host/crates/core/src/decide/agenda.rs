@@ -59,11 +59,11 @@ impl Agenda {
         }
     }
 
-    /// Puts a due job off until `at`: it waits for something that no firing time tells.
+    /// Puts a due job off until `at`: it waits for something that no firing time tells. Nothing happens
+    /// to one whose firings are held back.
     pub fn postpone(&mut self, job: &JobName, at: Timestamp) {
-        if let Some((_, slot)) = self.jobs.get_mut(job)
-            && let Some(old) = slot.replace(at)
-        {
+        if let Some((_, Some(slot))) = self.jobs.get_mut(job) {
+            let old = std::mem::replace(slot, at);
             self.order.remove(&(old, job.clone()));
             self.order.insert((at, job.clone()));
         }
@@ -207,6 +207,17 @@ mod tests {
         let soon = JobName::new("soon").expect("name");
         agenda.advance(&soon, at("02:00:00"));
         assert_eq!(agenda.next(), Some(at("05:00:00")));
+    }
+
+    #[test]
+    fn a_held_job_is_not_put_off() {
+        let mut agenda = Agenda::default();
+        let mut held = job_view("a", "0 * * * *", at("01:00:00"));
+        held.stored.definition.enabled = false;
+        let job = held.job.clone();
+        agenda.upsert(held);
+        agenda.postpone(&job, at("01:30:00"));
+        assert_eq!((agenda.next(), agenda.next_of("a")), (None, None));
     }
 
     #[test]

@@ -116,6 +116,10 @@ async fn files_that_are_no_store_are_refused() {
         ("folder.db", "folder.db"),
         ("none/at/all.db", "all.db"),
     ];
+    // Nobody may make a file there, root neither.
+    if cfg!(target_os = "linux") {
+        cases.push(("/proc/wasmcron.db", "/proc/wasmcron.db"));
+    }
     // Permissions do not bind root.
     if std::fs::write(at("locked/probe"), "").is_err() {
         cases.push(("locked/w.db", "locked/w.db"));

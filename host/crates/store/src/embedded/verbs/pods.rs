@@ -64,7 +64,7 @@ impl<T: Tx> Call<'_, T> {
                 return Ok(Standing::Superseded);
             }
         }
-        let version = self.report_version(&key, same.as_ref(), last, &report)?;
+        let version = self.put_report(&key, same.as_ref(), last, report)?;
         let (load, draining) = same.map_or((None, false), |said| (said.load, said.draining));
         pod.said = Some(Said {
             session: me.session.clone(),
@@ -75,18 +75,17 @@ impl<T: Tx> Call<'_, T> {
             left: false,
             expires_at: self.now + FIRST_KEPT,
         });
-        self.tx.put(key.clone(), pod)?;
-        self.tx.put(key, Report(report))?;
+        self.tx.put(key, pod)?;
         Ok(Standing::Current { now: self.now })
     }
 
-    /// The number of a report: that of the one before if the pod says the same.
-    fn report_version(
+    /// Keeps a report and answers its number: that of the one before if the pod says the same.
+    fn put_report(
         &mut self,
         key: &Key,
         same: Option<&Said>,
         last: i64,
-        report: &PodReport,
+        report: Arc<PodReport>,
     ) -> Result<i64> {
         if let Some(same) = same {
             let before = self.good::<Report>(key)?;
@@ -94,6 +93,7 @@ impl<T: Tx> Call<'_, T> {
                 return Ok(same.version);
             }
         }
+        self.tx.put(key.clone(), Report(report))?;
         Ok(last.saturating_add(1).max(self.now.as_millis()))
     }
 
@@ -125,16 +125,17 @@ impl<T: Tx> Call<'_, T> {
         me: &PodRef,
         report: Arc<PodReport>,
     ) -> Result<Standing> {
+        match self.is_current(&me.address, &me.session)? {
+            None => return Ok(Standing::Unknown),
+            Some(false) => return Ok(Standing::Superseded),
+            Some(true) => {}
+        }
         let key = Key::named(me.address.as_str());
         let record = self.good::<PodRecord>(&key)?;
         let same = record.and_then(|record| self.said(&record).cloned());
         let last = same.as_ref().map_or(0, |said| said.version);
-        let version = self.report_version(&key, same.as_ref(), last, &report)?;
-        let standing = self.change_said(me, |_, said| said.version = version)?;
-        if matches!(standing, Standing::Current { .. }) {
-            self.tx.put(key, Report(report))?;
-        }
-        Ok(standing)
+        let version = self.put_report(&key, same.as_ref(), last, report)?;
+        self.change_said(me, |_, said| said.version = version)
     }
 
     pub(in crate::embedded) fn heartbeat(

@@ -17,6 +17,8 @@ mod redis_memory;
 mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
+mod sqlite;
+mod sqlite_faults;
 
 use std::sync::Arc;
 

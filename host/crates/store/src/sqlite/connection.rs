@@ -59,7 +59,7 @@ pub(super) struct Place {
     /// Tables that exist for certain.
     tables: HashSet<&'static str>,
     /// Whether the transaction made a table, which a rollback takes away again.
-    pub(super) made_tables: bool,
+    made_tables: bool,
     /// What last went wrong, in case it ended the transaction for all.
     pub(super) trouble: Option<Trouble>,
     log_pause_until: Option<Instant>,
@@ -241,16 +241,10 @@ impl Place {
             // An error here leaves a transaction that the next BEGIN complains about.
             let _ = self.execute("ROLLBACK", []);
         }
-        if self.made_tables {
-            self.tables.clear();
-        }
     }
 
     /// Takes back what was done since the savepoint.
     pub(super) fn roll_back_verb(&mut self) -> Checked<()> {
-        if self.made_tables {
-            self.tables.clear();
-        }
         self.execute("ROLLBACK TO verb", [])?;
         self.execute("RELEASE verb", [])?;
         Ok(())
@@ -320,12 +314,12 @@ impl Place {
 
 /// A table of records. With a row id, because records of some hundred bytes, checkpoints above all, would
 /// make the inner pages of a table without one carry them too.
-fn create(table: &str) -> String {
+pub(super) fn create(table: &str) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS \"{table}\" (
             scope TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL,
             PRIMARY KEY (scope, at, name)
-        )"
+        );"
     )
 }
 

@@ -12,9 +12,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::clock::{WallClock, wall_clock};
-use super::connection::settings;
+use super::connection::{create, settings};
 use super::errors::{self, Checked, Kind, Trouble};
 use super::filesystem::{self, FileSystem};
+use crate::embedded::records::TABLES;
 
 /// Says of a database that it is ours: "WACR".
 pub const APPLICATION_ID: i32 = 0x5741_4352;
@@ -365,10 +366,12 @@ fn begin_file(connection: &Connection, name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The tables that are ours rather than records.
+/// All tables, with the two that hold no records.
 pub(super) fn layout() -> String {
+    let records: String = TABLES.iter().map(|table| create(table)).collect();
     format!(
-        "CREATE TABLE wasmcron_clock (id INTEGER PRIMARY KEY CHECK (id = 1), now INTEGER NOT NULL);
+        "{records}
+         CREATE TABLE wasmcron_clock (id INTEGER PRIMARY KEY CHECK (id = 1), now INTEGER NOT NULL);
          INSERT INTO wasmcron_clock VALUES (1, 0);
          CREATE TABLE wasmcron_signals (
              id INTEGER PRIMARY KEY, source INTEGER NOT NULL, kind INTEGER NOT NULL, body TEXT NOT NULL

@@ -14,8 +14,8 @@ use crate::control::Wake;
 use crate::embedded::engine::{Found, Key, Range, Record, Tx};
 use crate::error::{Result, StoreError};
 
-/// Longest text of a broken record that is passed on, in characters.
-const TEXT_MAX: usize = 200;
+/// Longest text of a broken record that is passed on, in characters: as much as a dead letter keeps.
+const TEXT_MAX: usize = 65_536;
 
 /// One verb's transaction on a SQLite file.
 pub struct SqliteTx<'a> {

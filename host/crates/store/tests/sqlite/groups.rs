@@ -219,3 +219,44 @@ fn the_log_stays_small_and_goes_away() {
         assert!(!std::path::Path::new(&format!("{}-wal", path.display())).exists());
     });
 }
+
+/// Somebody reads for minutes: the log grows, an operator is told, and it shrinks once he is done.
+#[test]
+fn a_reader_that_stays_is_told_of() {
+    on_runtime(async {
+        let (_folder, path) = folder();
+        let engine = open(&path).await;
+        put(&engine, Key::named("a"), "x").await.unwrap();
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("BEGIN").unwrap();
+        let seen: i64 = other
+            .query_row("SELECT count(*) FROM notes", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(seen, 1);
+        for number in 0..100 {
+            // Other bytes each time: SQLite does not write what stands there already.
+            let text = number.to_string().repeat(500_000);
+            put(&engine, Key::new("", number % 4, "big"), &text)
+                .await
+                .unwrap();
+        }
+        let warnings = engine.warnings().await.unwrap().join("\n");
+        assert!(
+            warnings.contains("a process keeps an old view of the store open"),
+            "{warnings}"
+        );
+        other.execute_batch("ROLLBACK").unwrap();
+        let began = Instant::now();
+        while log_bytes(&path) > 16 * 1_024 * 1_024 {
+            put(&engine, Key::named("a"), "x").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "{}",
+                log_bytes(&path)
+            );
+        }
+        let warnings = engine.warnings().await.unwrap().join("\n");
+        assert!(!warnings.contains("old view"), "{warnings}");
+    });
+}

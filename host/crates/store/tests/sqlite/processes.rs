@@ -157,7 +157,7 @@ fn a_file_that_is_half_made_is_taken_up() {
             let (_folder, path) = folder();
             let (mut child, lines) = spawn("count", &path, "a");
             // Starting the program takes a few of them.
-            std::thread::sleep(Duration::from_micros(fastrand::u64(0..25_000)));
+            std::thread::sleep(Duration::from_micros(fastrand::u64(0..12_000)));
             child.kill().expect("kill");
             child.wait().expect("its end");
             match std::fs::metadata(&path) {

@@ -56,8 +56,10 @@ fn verbs_a_second() {
                     let (mut done, mut longest) = (0, Duration::ZERO);
                     while began.elapsed() < FOR {
                         let started = Instant::now();
-                        let (key, record) =
-                            (Key::new("job", done, &caller.to_string()), note(&text));
+                        let (key, record) = (
+                            Key::new("job", done, &caller.to_string()),
+                            note(&format!("{done} {text}")),
+                        );
                         // About what a verb does: look, write a record, move another.
                         let verb = engine.write("verb", move |tx| {
                             tx.get::<Note>(&Key::new("job", done - 1, "x"))?;

@@ -46,11 +46,9 @@ pub struct JobFile {
     pub result: Result<Job, ConfigError>,
 }
 
-impl JobFile {
-    /// Whether it stands for a plugin that no job file names. Its parameters come with each request.
-    pub fn is_bare_plugin(&self) -> bool {
-        self.path.extension().is_some_and(|ext| ext == "wasm")
-    }
+/// Whether the file of a job is a plugin that no job file names. Its parameters come with each request.
+pub fn is_bare_plugin(file: &Path) -> bool {
+    file.extension().is_some_and(|ext| ext == "wasm")
 }
 
 /// Reads every job file of a directory, in the order of their names. A bad one does not hurt the

@@ -358,6 +358,6 @@ fn a_plugin_that_no_job_file_names_is_a_job_by_hand() {
     assert_eq!(job.name.as_str(), "fresh");
     assert_eq!(job.definition.plugin.as_str(), "fresh");
     assert_eq!(job.definition.schedule.trigger, Trigger::Manual);
-    assert!(files[2].is_bare_plugin() && !files[0].is_bare_plugin());
+    assert!(is_bare_plugin(&files[2].path) && !is_bare_plugin(&files[0].path));
     assert_eq!(files[2].path, dir.path().join("fresh.wasm"));
 }

@@ -13,8 +13,7 @@ use wasmcron_core::job::Job;
 use wasmcron_runtime::{DirWatch, DirWatchConfig, Tick};
 
 use super::pod::Pod;
-use crate::config::job_file::{self, JobFile};
-use crate::config::params;
+use crate::config::{job_file, params};
 
 /// How long plugins that were there at the start may take before jobs are read without them.
 const PLUGINS_WAIT: Duration = Duration::from_secs(120);
@@ -30,6 +29,13 @@ struct Files {
     refused: BTreeMap<PathBuf, String>,
     /// Files that were empty when they were last read: probably truncated to be written anew.
     empty: BTreeSet<PathBuf>,
+}
+
+impl Files {
+    /// Whether a file, not necessarily the same one, holds the job.
+    fn has(&self, job: &Job) -> bool {
+        self.good.values().any(|kept| kept.name == job.name)
+    }
 }
 
 /// Starts to follow the job directory; reads it once before it returns.
@@ -86,48 +92,24 @@ async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
     }
 }
 
-/// What the job files say now; none where that cannot be told, and the jobs in force stay.
-async fn listing(pod: &Pod) -> Option<Vec<JobFile>> {
+async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
     let directory = pod.settings.jobs.directory.clone();
     let caps = pod.settings.limits.clone();
     let listing =
         tokio::task::spawn_blocking(move || job_file::load_directory(&directory, &caps)).await;
-    let mut listing = listing
-        .ok()?
-        .inspect_err(|error| tracing::warn!(%error, "the jobs in force stay"))
-        .ok()?;
-    if pod.settings.jobs.bare_plugins {
-        let folder = &pod.settings.plugins.directory;
-        let serving = pod.plugins.serving().into_keys();
-        let files = serving.map(|name| {
-            let file = plugin_file(folder, name.as_str());
-            (name.to_string(), file)
-        });
-        job_file::add_bare_plugins(&mut listing, files, &pod.settings.limits);
-    }
-    Some(listing)
-}
-
-/// The file of a plugin; `_` in its name counts as `-`.
-fn plugin_file(folder: &Path, name: &str) -> PathBuf {
-    [name.to_owned(), name.replace('-', "_")]
-        .iter()
-        .map(|name| folder.join(format!("{name}.wasm")))
-        .find(|file| file.exists())
-        .unwrap_or_else(|| folder.join(format!("{name}.wasm")))
-}
-
-async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
-    // A directory that cannot be read says nothing of the jobs.
-    let Some(listing) = listing(pod).await else {
-        return;
+    let listing = match listing {
+        Ok(Ok(listing)) => listing,
+        // A directory that cannot be read says nothing of the jobs: those in force stay.
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the jobs in force stay");
+            return;
+        }
+        Err(_) => return,
     };
     let mut seen = Files::default();
-    for file in listing {
-        let bare = file.is_bare_plugin();
+    for file in with_bare_plugins(pod, listing) {
         let accepted = match file.result {
-            Ok(job) if bare => Ok(job),
-            Ok(job) => fits_plugin(pod, &job)
+            Ok(job) => fits_plugin(pod, &job, &file.path)
                 .map(|()| job)
                 .map_err(|fault| format!("{}: {fault}", file.path.display())),
             Err(error) => Err(error.to_string()),
@@ -167,8 +149,7 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
         }
     }
     for job in files.good.values() {
-        // The same job may have moved to another file.
-        if !seen.good.values().any(|kept| kept.name == job.name) {
+        if !seen.has(job) {
             tracing::info!(job = %job.name, "job.removed");
         }
     }
@@ -194,8 +175,32 @@ fn refuse(pod: &Pod, files: &Files, path: &PathBuf, reason: &str, kept: bool) {
     tracing::warn!(reason, then, "job.refused");
 }
 
+/// Adds a job for each plugin that serves and that no job file names, where the settings ask for that.
+fn with_bare_plugins(pod: &Pod, mut listing: Vec<job_file::JobFile>) -> Vec<job_file::JobFile> {
+    if pod.settings.jobs.bare_plugins {
+        let folder = &pod.settings.plugins.directory;
+        let plugins = pod.plugins.serving().into_keys().map(|name| {
+            let file = plugin_file(folder, name.as_str());
+            (name.to_string(), file)
+        });
+        job_file::add_bare_plugins(&mut listing, plugins, &pod.settings.limits);
+    }
+    listing
+}
+
+/// The file of a plugin; `_` in its name counts as `-`.
+fn plugin_file(folder: &Path, name: &str) -> PathBuf {
+    let file = folder.join(format!("{name}.wasm"));
+    let other = folder.join(format!("{}.wasm", name.replace('-', "_")));
+    if other.exists() { other } else { file }
+}
+
 /// Checks a job's parameters against its plugin's schema, as far as both are known here.
-fn fits_plugin(pod: &Pod, job: &Job) -> Result<(), String> {
+fn fits_plugin(pod: &Pod, job: &Job, file: &Path) -> Result<(), String> {
+    // Nobody wrote parameters for it; they come with each request.
+    if job_file::is_bare_plugin(file) {
+        return Ok(());
+    }
     let Some(plugin) = pod.plugins.active(job.definition.plugin.as_str()) else {
         return Ok(());
     };

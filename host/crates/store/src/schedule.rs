@@ -36,6 +36,9 @@ pub enum Decision {
         task: Task,
         /// Who shall do it.
         to: PodAddress,
+        /// The cursor it was decided from, or the end of the job's decision before it. A store whose
+        /// cursor is earlier has lost what was decided in between, and holds this back.
+        after: Timestamp,
     },
     /// Answer these nominal times in bulk.
     Gap {
@@ -43,6 +46,8 @@ pub enum Decision {
         job: JobName,
         /// Which times and why; its end becomes the cursor.
         gap: Gap,
+        /// As for a firing.
+        after: Timestamp,
     },
 }
 
@@ -58,7 +63,8 @@ pub enum Published {
     },
     /// The run was made before; the cursor moved, and a delivery that nobody claimed was pushed again.
     Exists,
-    /// An earlier decision of the job was not applied, so this one was not either.
+    /// An earlier decision of the job was not applied, or is not there any more, so this one was not
+    /// applied either: look at the job again.
     Held {
         /// The cursor.
         cursor: Timestamp,

@@ -29,6 +29,7 @@ impl JobState {
     fn refusal(
         &self,
         nominal: Timestamp,
+        after: Timestamp,
         from: Option<Timestamp>,
         now: Timestamp,
     ) -> Option<Published> {
@@ -39,7 +40,7 @@ impl JobState {
         if nominal <= cursor {
             return Some(Published::Deduped { cursor });
         }
-        if self.held || from.is_some_and(|from| from <= cursor) {
+        if self.held || cursor < after || from.is_some_and(|from| from <= cursor) {
             return Some(Published::Held { cursor });
         }
         if from.is_none() && self.stop.is_some() {
@@ -95,9 +96,9 @@ impl<T: Tx> Call<'_, T> {
         let mut jobs: HashMap<JobName, JobState> = HashMap::new();
         let mut answers = Vec::with_capacity(decisions.len());
         for decision in decisions {
-            let (job, nominal, from) = match &decision {
-                Decision::Fire { task, .. } => (&task.job, task.nominal, None),
-                Decision::Gap { job, gap } => (job, gap.to, Some(gap.from)),
+            let (job, nominal, after, from) = match &decision {
+                Decision::Fire { task, after, .. } => (&task.job, task.nominal, *after, None),
+                Decision::Gap { job, gap, after } => (job, gap.to, *after, Some(gap.from)),
             };
             let job = job.clone();
             if !jobs.contains_key(&job) {
@@ -107,11 +108,11 @@ impl<T: Tx> Call<'_, T> {
             let Some(state) = jobs.get_mut(&job) else {
                 continue;
             };
-            let refusal = state.refusal(nominal, from, self.now);
+            let refusal = state.refusal(nominal, after, from, self.now);
             let answer = match (refusal, decision) {
                 (Some(refusal), _) => refusal,
-                (None, Decision::Fire { task, to }) => self.fire(task, &to, &targets)?,
-                (None, Decision::Gap { job, gap }) => self.bulk(&job, gap)?,
+                (None, Decision::Fire { task, to, .. }) => self.fire(task, &to, &targets)?,
+                (None, Decision::Gap { job, gap, .. }) => self.bulk(&job, gap)?,
             };
             match answer {
                 Published::Published | Published::Exists => state.cursor = Some(nominal),

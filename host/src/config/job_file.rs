@@ -76,12 +76,16 @@ pub fn paths_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(refuse)? {
-        let path = entry.map_err(refuse)?.path();
+        let entry = entry.map_err(refuse)?;
+        let path = entry.path();
+        // Most systems tell the kind of an entry with its name, so that no file is asked for it.
+        let kind = entry.file_type().map_err(refuse)?;
+        let is_folder = kind.is_dir() || (kind.is_symlink() && path.is_dir());
         // Editors and ConfigMap mounts keep copies under hidden names.
         let passed_over = path.file_name().is_none_or(|name| {
             name.as_encoded_bytes().starts_with(b".") || NO_JOB_FILES.iter().any(|no| name == *no)
         });
-        if !passed_over && path.extension().is_some_and(|ext| ext == "toml") && !path.is_dir() {
+        if !passed_over && path.extension().is_some_and(|ext| ext == "toml") && !is_folder {
             paths.push(path);
         }
         if paths.len() > JOB_FILES_MAX {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tokio::time::Instant;
 use wasmcron_core::job::Job;
 use wasmcron_runtime::{DirWatch, DirWatchConfig, Tick};
 
@@ -20,6 +21,12 @@ use crate::config::{job_file, params};
 const PLUGINS_WAIT: Duration = Duration::from_secs(120);
 /// How soon a file is read again that was empty.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
+
+/// The folder is polled so seldom that reading all of it would take at most one part in so many of the
+/// time, but no more seldom than [`POLL_MAX`]. Events tell of changes at once.
+const SHARE: u32 = 20;
+/// See [`SHARE`].
+const POLL_MAX: Duration = Duration::from_secs(120);
 
 /// What became of each job file.
 #[derive(Default)]
@@ -53,7 +60,7 @@ pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + u
     };
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("jobs.directory: cannot create {}", directory.display()))?;
-    let watch = DirWatch::start(&directory, config).with_context(|| {
+    let mut watch = DirWatch::start(&directory, config).with_context(|| {
         format!(
             "jobs.directory: cannot read the job files in {}",
             directory.display()
@@ -66,7 +73,9 @@ pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + u
         tracing::warn!("some plugins are still being loaded; their jobs wait for them");
     }
     let mut files = Files::default();
+    let began = Instant::now();
     read(pod, &mut files, &Tick::default()).await;
+    watch.poll_at_most_every((began.elapsed() * SHARE).min(POLL_MAX));
     Ok(follow(pod.clone(), watch, files))
 }
 

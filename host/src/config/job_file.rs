@@ -66,11 +66,11 @@ pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobF
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(refuse)? {
         let path = entry.map_err(refuse)?.path();
+        let hidden = path
+            .file_name()
+            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
         // Editors and ConfigMap mounts keep copies under hidden names.
-        let passed_over = path.file_name().is_none_or(|name| {
-            name.as_encoded_bytes().starts_with(b".") || NO_JOB_FILES.iter().any(|no| name == *no)
-        });
-        if !passed_over && path.extension().is_some_and(|ext| ext == "toml") && !path.is_dir() {
+        if !hidden && path.extension().is_some_and(|ext| ext == "toml") && !path.is_dir() {
             paths.push(path);
         }
         if paths.len() > JOB_FILES_MAX {
@@ -78,6 +78,7 @@ pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobF
             return Err(Fault::of_file(directory, message).into());
         }
     }
+    paths.retain(|path| !NO_JOB_FILES.iter().any(|no| path.ends_with(no)));
     paths.sort_unstable();
     let mut files: Vec<JobFile> = paths.iter().map(|path| load_file(path, caps)).collect();
     refuse_shared_names(&mut files);

@@ -82,10 +82,10 @@ pub fn paths_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
         let kind = entry.file_type().map_err(refuse)?;
         let is_folder = kind.is_dir() || (kind.is_symlink() && path.is_dir());
         // Editors and ConfigMap mounts keep copies under hidden names.
-        let passed_over = path.file_name().is_none_or(|name| {
-            name.as_encoded_bytes().starts_with(b".") || NO_JOB_FILES.iter().any(|no| name == *no)
-        });
-        if !passed_over && path.extension().is_some_and(|ext| ext == "toml") && !is_folder {
+        let hidden = path
+            .file_name()
+            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.extension().is_some_and(|ext| ext == "toml") && !is_folder {
             paths.push(path);
         }
         if paths.len() > JOB_FILES_MAX {
@@ -93,6 +93,7 @@ pub fn paths_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
             return Err(Fault::of_file(directory, message).into());
         }
     }
+    paths.retain(|path| !NO_JOB_FILES.iter().any(|no| path.ends_with(no)));
     paths.sort_unstable();
     Ok(paths)
 }

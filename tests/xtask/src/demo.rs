@@ -99,6 +99,11 @@ fn story(stage: &mut Stage, seed: u64, began: Instant) -> Result<()> {
     for pod in ["pod-a", "pod-b", "pod-c"] {
         stage.start_pod(pod)?;
     }
+    // Compiling the plugins takes seconds on a busy machine: the sync must not be due before.
+    wait("the pods to have both plugins", || {
+        let pods = stage.json(&["pod", "list"])?;
+        Ok(all_have_plugins(&pods, 3, 2).then_some(()))
+    })?;
     say(began, &format!("three pods share {}", stage.store()));
     let due = stage.schedule_sync()?;
     say(
@@ -186,6 +191,22 @@ fn swap(stage: &mut Stage, began: Instant) -> Result<()> {
         ),
     );
     Ok(())
+}
+
+/// Whether so many pods are active, each with so many plugins.
+fn all_have_plugins(list: &Value, pods: usize, plugins: usize) -> bool {
+    let active: Vec<_> = list["pods"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|pod| pod["state"] == "active")
+        .collect();
+    let has = |pod: &&Value| {
+        pod["plugins"]
+            .as_object()
+            .is_some_and(|known| known.len() == plugins)
+    };
+    active.len() == pods && active.iter().all(has)
 }
 
 fn executing(stage: &Stage, run: &str) -> Result<String> {

@@ -56,6 +56,8 @@ pub struct Metrics {
     pub live_pods: IntGauge,
     /// Jobs that this leader knows.
     pub jobs: IntGauge,
+    /// Looks of the leading loop.
+    pub turns: IntCounter,
     /// Log lines of guests that were dropped.
     pub log_dropped: IntCounter,
 }
@@ -127,6 +129,7 @@ impl Metrics {
                 "Pods that this leader takes for alive",
             )?,
             jobs: register.gauge("wasmcron_jobs", "Jobs that this leader knows")?,
+            turns: register.counter("wasmcron_leader_turns_total", "Looks of the leading loop")?,
             log_dropped: register.counter(
                 "wasmcron_guest_log_dropped_total",
                 "Dropped log lines of guests",

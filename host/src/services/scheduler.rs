@@ -141,6 +141,7 @@ async fn turn(pod: &Pod, board: &mut Board) -> Result<Duration, StoreError> {
     let Some(term) = board.term.clone() else {
         return Ok(LOOK_EVERY);
     };
+    pod.metrics.turns.inc();
     reading::refresh(pod, board).await?;
     let acted = act(pod, board, &term).await?;
     let jobs = i64::try_from(board.agenda.len()).unwrap_or(i64::MAX);

@@ -78,7 +78,8 @@ impl Gate {
     }
 
     fn wake(&self) {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         for waker in waiting {
             waker.wake();
         }

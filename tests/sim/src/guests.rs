@@ -230,7 +230,11 @@ impl<'a> Attempt<'a> {
             self.step += 1;
             let due = self.behaviour.save_every > 0
                 && (self.step.is_multiple_of(self.behaviour.save_every));
-            let asked = self.behaviour.heeds.then(|| control.stop_reason()).flatten();
+            let asked = self
+                .behaviour
+                .heeds
+                .then(|| control.stop_reason())
+                .flatten();
             if due || (asked.is_some() && self.behaviour.save_every > 0) {
                 match self.save(host, control, limit).await {
                     Ok(true) => *saved += 1,

@@ -15,6 +15,7 @@ mod machine;
 pub mod mutants;
 mod net;
 pub mod plan;
-pub mod shrink;
 mod pod;
+pub mod scale;
+pub mod shrink;
 pub mod world;

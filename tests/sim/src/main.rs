@@ -47,13 +47,22 @@ struct Args {
     /// Leave a failing seed as it is instead of looking for a shorter schedule.
     #[arg(long)]
     no_shrink: bool,
+    /// Measure the leader's work in large quiet fleets instead.
+    #[arg(long)]
+    scale: bool,
     /// Threads; each runs worlds of its own.
     #[arg(long, default_value_t = 2)]
     threads: usize,
 }
 
 fn main() -> ExitCode {
-    match search(&Args::parse()) {
+    let args = Args::parse();
+    let done = if args.scale {
+        wasmcron_sim::scale::table(|line| println!("{line}")).map(|()| true)
+    } else {
+        search(&args)
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -139,7 +148,9 @@ fn work(
 ) -> Result<()> {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
-        let enough = failed.lock().is_ok_and(|failed| failed.len() >= FAILURES_MAX);
+        let enough = failed
+            .lock()
+            .is_ok_and(|failed| failed.len() >= FAILURES_MAX);
         if seed >= end || enough {
             return Ok(());
         }
@@ -149,14 +160,18 @@ fn work(
         };
         let outcome = run(&setup).with_context(|| format!("seed {seed}"))?;
         sum.worlds.fetch_add(1, Ordering::Relaxed);
-        sum.requests.fetch_add(outcome.requests.0, Ordering::Relaxed);
+        sum.requests
+            .fetch_add(outcome.requests.0, Ordering::Relaxed);
         sum.mishaps.fetch_add(outcome.requests.1, Ordering::Relaxed);
         sum.ran.fetch_add(outcome.answers.ran, Ordering::Relaxed);
-        sum.passed.fetch_add(outcome.answers.passed, Ordering::Relaxed);
+        sum.passed
+            .fetch_add(outcome.answers.passed, Ordering::Relaxed);
         if setup.history {
             println!("{}", outcome.history.join("\n"));
         }
-        if !outcome.violations.is_empty() && let Ok(mut failed) = failed.lock() {
+        if !outcome.violations.is_empty()
+            && let Ok(mut failed) = failed.lock()
+        {
             failed.push((setup, outcome));
         }
     }
@@ -167,14 +182,21 @@ fn show(args: &Args, setup: &Setup, outcome: &Outcome) -> Result<()> {
     println!("\nseed {} fails:", setup.seed);
     let (kept, shortest) = if args.no_shrink {
         let all = setup.faults.clone();
-        (all.unwrap_or_else(|| (0..outcome.plan.len()).collect()), outcome.clone())
+        (
+            all.unwrap_or_else(|| (0..outcome.plan.len()).collect()),
+            outcome.clone(),
+        )
     } else {
         shrink(setup, outcome)?
     };
     for violation in shortest.violations.iter().take(5) {
         println!("  {violation}");
     }
-    println!("  with {} of its {} faults:", kept.len(), outcome.plan.len());
+    println!(
+        "  with {} of its {} faults:",
+        kept.len(),
+        outcome.plan.len()
+    );
     for index in &kept {
         if let Some(fault) = outcome.plan.get(*index) {
             println!("  {index:>4}  {fault}");
@@ -189,7 +211,9 @@ fn show(args: &Args, setup: &Setup, outcome: &Outcome) -> Result<()> {
     let mutant = args
         .mutant
         .and_then(|mutant| clap::ValueEnum::to_possible_value(&mutant))
-        .map_or_else(String::new, |value| format!(" --mutant {}", value.get_name()));
+        .map_or_else(String::new, |value| {
+            format!(" --mutant {}", value.get_name())
+        });
     println!(
         "  replay: cargo xtask sim --seeds {} --pods {} --jobs {} --hours {}{mutant} --faults {numbers} --trace",
         setup.seed, args.pods, args.jobs, args.hours

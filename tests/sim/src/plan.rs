@@ -106,7 +106,12 @@ const EVERY: Duration = Duration::from_secs(20);
 
 /// Makes the faults of a seed, in the order of their times. The last tenth of the time stays quiet.
 #[must_use]
-pub fn generate(dice: &mut fastrand::Rng, pods: usize, jobs: usize, length: Duration) -> Vec<Fault> {
+pub fn generate(
+    dice: &mut fastrand::Rng,
+    pods: usize,
+    jobs: usize,
+    length: Duration,
+) -> Vec<Fault> {
     let until = ms(length) * 9 / 10;
     let mut plan = Vec::new();
     let mut at = 0;

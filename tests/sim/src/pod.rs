@@ -182,6 +182,18 @@ impl Host {
         leads
     }
 
+    /// Looks of its leading loop so far, and the CPU time of all its tasks, if that is measured.
+    #[must_use]
+    pub fn effort(&self) -> (u64, Duration) {
+        let process = self.process();
+        let spent = process
+            .as_ref()
+            .and_then(|process| process.gate.meter().map(crate::gate::Meter::spent));
+        let mut turns = 0;
+        with_running(process, |running| turns = running.pod.metrics.turns.get());
+        (turns, spent.unwrap_or_default())
+    }
+
     /// Starts it again and again, as a supervisor does.
     pub async fn supervise(self: Arc<Self>) {
         let mut up = self.up.subscribe();
@@ -223,11 +235,7 @@ impl Host {
     }
 
     /// One start, from connecting to its end.
-    async fn live(
-        &self,
-        process: &Process,
-        orders: mpsc::Receiver<&'static str>,
-    ) -> Result<()> {
+    async fn live(&self, process: &Process, orders: mpsc::Receiver<&'static str>) -> Result<()> {
         let ground = &self.ground;
         let (jobs, plugin, dice) = {
             let mut inner = self.lock();
@@ -247,7 +255,8 @@ impl Host {
             plugin,
         ));
         let link = || -> Arc<dyn Store> {
-            Arc::new(Link::new(ground.net.clone(), self.address.clone()))
+            let link = Link::new(ground.net.clone(), self.address.clone());
+            Arc::new(link.behind(process.gate.clone()))
         };
         let (pod, ends) = Pod::create(Parts {
             machine: machine.clone(),
@@ -264,7 +273,10 @@ impl Host {
             pod: pod.clone(),
             plugins,
         };
-        *process.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        *process
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(running);
         let lease_store = link();
         let connect = Box::pin(async move { Ok(lease_store) });
         let loops = Loops::start(pod, ends, connect).await?;
@@ -275,7 +287,10 @@ impl Host {
 
 fn with_running(process: Option<Process>, look: impl FnOnce(&Running)) {
     let Some(process) = process else { return };
-    let running = process.running.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = process
+        .running
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(running) = &*running {
         look(running);
     }

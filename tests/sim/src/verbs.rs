@@ -106,6 +106,7 @@ pub(crate) mod words {
     pub(crate) use wasmcron_store::control::{Control, Wake};
     pub(crate) use wasmcron_store::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage};
     pub(crate) use wasmcron_store::leadership::{Campaign, Leadership, Renewal, TermRef};
+    pub(crate) use wasmcron_store::page::PageCursor;
     pub(crate) use wasmcron_store::pods::{Forgotten, Pods, Standing};
     pub(crate) use wasmcron_store::queue::{
         Claim, Claimed, Consumer, HandBack, Moved, Parked, Queue, Taken,
@@ -121,6 +122,5 @@ pub(crate) mod words {
         Changes, Decision, DueDelayed, Opened, Operated, PromoteAnswer, PublishAnswer, Schedules,
         Submission, Submitted, ViewPage, ViewVersion,
     };
-    pub(crate) use wasmcron_store::page::PageCursor;
     pub(crate) use wasmcron_store::{Result, Store};
 }

@@ -161,7 +161,13 @@ fn create(setup: &Setup, dice: &mut fastrand::Rng) -> Result<World> {
         .map(|index| {
             let address = format!("pod-{index:03}").parse().context("an address")?;
             let (ground, dice) = (ground.clone(), dice.fork());
-            Ok(Host::new(address, ground, dice, jobs.clone(), plugin.clone()))
+            Ok(Host::new(
+                address,
+                ground,
+                dice,
+                jobs.clone(),
+                plugin.clone(),
+            ))
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(World {
@@ -190,9 +196,10 @@ async fn close(world: &World) -> Result<Timestamp> {
         }
         if world.clock.elapsed() >= give_up {
             let what = what_is_left(world).await?;
-            world
-                .witness
-                .broken(4, format!("{} s later there is still: {what}", QUIET_MAX.as_secs()));
+            world.witness.broken(
+                4,
+                format!("{} s later there is still: {what}", QUIET_MAX.as_secs()),
+            );
             return Ok(until);
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -205,7 +212,10 @@ async fn what_is_left(world: &World) -> Result<String> {
         left.push(format!("{} in the queue of {}", entry.task.run, entry.pod));
     }
     for entry in world.store.running(None).await?.entries {
-        left.push(format!("{} running on {} with fence {}", entry.task.run, entry.pod, entry.fence));
+        left.push(format!(
+            "{} running on {} with fence {}",
+            entry.task.run, entry.pod, entry.fence
+        ));
     }
     for entry in world.store.due_delayed(10).await?.entries {
         left.push(format!("{} delayed ({})", entry.task.run, entry.why));

@@ -103,9 +103,17 @@ impl Answered<'_> {
         }
     }
 
-    fn one(&mut self, nominal: Timestamp, stored: &StoredDefinition, broken: &mut Vec<(u8, String)>) {
+    fn one(
+        &mut self,
+        nominal: Timestamp,
+        stored: &StoredDefinition,
+        broken: &mut Vec<(u8, String)>,
+    ) {
         let ran = self.runs.contains(&nominal);
-        let gaps = self.gaps.iter().filter(|gap| gap.from <= nominal && nominal <= gap.to);
+        let gaps = self
+            .gaps
+            .iter()
+            .filter(|gap| gap.from <= nominal && nominal <= gap.to);
         let passed = gaps.count();
         let job = self.job;
         match (ran, passed) {
@@ -115,12 +123,20 @@ impl Answered<'_> {
                 let due = stored.definition.schedule.due_at(job, nominal);
                 if due <= self.due && !self.is_held {
                     let cursor = self.cursor;
-                    broken.push((7, format!("{job}: {nominal} is due, the cursor is {cursor}, and nothing says why")));
+                    broken.push((
+                        7,
+                        format!(
+                            "{job}: {nominal} is due, the cursor is {cursor}, and nothing says why"
+                        ),
+                    ));
                 }
                 self.sum.held += 1;
             }
             (false, 0) => broken.push((7, format!("{job}: {nominal} has no answer"))),
-            (ran, gaps) => broken.push((7, format!("{job}: {nominal} has {} answers", gaps + usize::from(ran)))),
+            (ran, gaps) => broken.push((
+                7,
+                format!("{job}: {nominal} has {} answers", gaps + usize::from(ran)),
+            )),
         }
     }
 }

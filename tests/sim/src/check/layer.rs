@@ -34,8 +34,10 @@ impl Watched {
     fn must_lead(&self, leads: bool, term: &TermRef, what: &str) {
         if !leads {
             let pod = &term.pod.address;
-            self.witness
-                .broken(5, format!("{pod} changed something without leading: {what}"));
+            self.witness.broken(
+                5,
+                format!("{pod} changed something without leading: {what}"),
+            );
         }
     }
 
@@ -67,8 +69,10 @@ impl Watched {
 
     fn must_be_dead(&self, alive: bool, run: &RunId, fence: Fence) {
         if alive {
-            self.witness
-                .broken(2, format!("{run} was taken from fence {fence}, whose lock was held"));
+            self.witness.broken(
+                2,
+                format!("{run} was taken from fence {fence}, whose lock was held"),
+            );
         }
     }
 }
@@ -115,7 +119,10 @@ impl Layer for Watched {
                 .event("opened", job.as_str(), || format!("cursor {cursor}"));
             self.witness.with(|ledger, _| {
                 let opened = &mut ledger.job(job).opened;
-                if opened.last().is_none_or(|(_, known)| known.hash != stored.hash) {
+                if opened
+                    .last()
+                    .is_none_or(|(_, known)| known.hash != stored.hash)
+                {
                     opened.push((cursor, stored.clone()));
                 }
             });
@@ -147,7 +154,11 @@ impl Layer for Watched {
         Ok(answer)
     }
 
-    async fn promote(&self, term: &TermRef, moves: &[(RunId, PodAddress)]) -> Result<PromoteAnswer> {
+    async fn promote(
+        &self,
+        term: &TermRef,
+        moves: &[(RunId, PodAddress)],
+    ) -> Result<PromoteAnswer> {
         let leads = self.leads(term).await;
         let answer = self.inner.promote(term, moves).await?;
         if let PromoteAnswer::Answers(answers) = &answer {
@@ -173,13 +184,14 @@ impl Layer for Watched {
 
     async fn claim(&self, claim: &Claim) -> Result<Claimed> {
         let answer = self.inner.claim(claim).await?;
-        self.witness.event("claim", claim.taken.run.as_str(), || match &answer {
-            Claimed::Claimed(attempt) => format!(
-                "by {}: attempt {} fence {}",
-                claim.me.address, attempt.task.attempt, attempt.fence
-            ),
-            other => format!("by {}: {other:?}", claim.me.address),
-        });
+        self.witness
+            .event("claim", claim.taken.run.as_str(), || match &answer {
+                Claimed::Claimed(attempt) => format!(
+                    "by {}: attempt {} fence {}",
+                    claim.me.address, attempt.task.attempt, attempt.fence
+                ),
+                other => format!("by {}: {other:?}", claim.me.address),
+            });
         if let Claimed::Claimed(attempt) = &answer {
             let sequence = attempt.checkpoint.as_ref().map(|kept| kept.seq);
             self.witness.with(|ledger, broken| {
@@ -225,8 +237,9 @@ impl Layer for Watched {
     async fn save_checkpoint(&self, save: &SaveCheckpoint) -> Result<Saved> {
         let answer = self.inner.save_checkpoint(save).await?;
         let (run, fence) = (&save.attempt.run, save.attempt.fence);
-        self.witness
-            .event("save", run.as_str(), || format!("fence {fence}: {answer:?}"));
+        self.witness.event("save", run.as_str(), || {
+            format!("fence {fence}: {answer:?}")
+        });
         // A late repeat is told that it was saved and changes nothing: what counts is what is kept.
         let kept = match answer {
             Saved::Saved(_) => self.inner.checkpoint(run).await?,
@@ -305,8 +318,9 @@ impl Layer for Watched {
             Seen::Scheduled(_) => false,
         };
         let answer = self.inner.lose(term, run, seen, loss).await?;
-        self.witness
-            .event("lose", run.as_str(), || format!("{seen:?}: {answer:?} ({})", loss.reason));
+        self.witness.event("lose", run.as_str(), || {
+            format!("{seen:?}: {answer:?} ({})", loss.reason)
+        });
         if answer == Losing::Lost && before.is_none() {
             self.must_lead(leads, term, run.as_str());
             if let Seen::Running(fence) = seen {
@@ -322,7 +336,8 @@ impl Layer for Watched {
     async fn clear_checkpoint(&self, run: &RunId, by: &str) -> Result<Cleared> {
         let answer = self.inner.clear_checkpoint(run, by).await?;
         if answer == Cleared::Cleared {
-            self.witness.with(|ledger, _| ledger.run(run).cleared = true);
+            self.witness
+                .with(|ledger, _| ledger.run(run).cleared = true);
         }
         Ok(answer)
     }
@@ -331,7 +346,11 @@ impl Layer for Watched {
 impl Watched {
     /// Whether the ledger knows this fence as the one that may write.
     fn is_open(&self, run: &RunId, fence: Fence) -> bool {
-        self.witness
-            .with(|ledger, _| ledger.runs.get(run).is_some_and(|facts| facts.open == Some(fence)))
+        self.witness.with(|ledger, _| {
+            ledger
+                .runs
+                .get(run)
+                .is_some_and(|facts| facts.open == Some(fence))
+        })
     }
 }

@@ -78,28 +78,49 @@ impl Ledger {
     }
 
     /// An attempt is given out, or given again to the one who asks again.
-    pub fn claimed(&mut self, run: &RunId, fence: Fence, checkpoint: Option<u64>, broken: &mut Broken) {
+    pub fn claimed(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        checkpoint: Option<u64>,
+        broken: &mut Broken,
+    ) {
         let job = run.job();
         let facts = self.runs.get(run).cloned().unwrap_or_default();
         if !self.runs.contains_key(run) {
             broken.push((1, format!("{run} was claimed and never made")));
         }
-        if let Some(state) = &facts.ended && !facts.tainted {
+        if let Some(state) = &facts.ended
+            && !facts.tainted
+        {
             broken.push((3, format!("{run} had ended as {state} and was claimed")));
         }
         if facts.open == Some(fence) {
             return;
         }
-        if let Some(open) = facts.open && !facts.tainted {
-            broken.push((2, format!("{run}: fence {fence} was given out while {open} was valid")));
+        if let Some(open) = facts.open
+            && !facts.tainted
+        {
+            broken.push((
+                2,
+                format!("{run}: fence {fence} was given out while {open} was valid"),
+            ));
         }
         if self.newest.is_some_and(|newest| fence <= newest) {
-            broken.push((2, format!("{run}: fence {fence} is not larger than every earlier one")));
+            broken.push((
+                2,
+                format!("{run}: fence {fence} is not larger than every earlier one"),
+            ));
         }
         self.check_alone(run, &job, broken);
         let sequence = facts.saved.map(|(sequence, _)| sequence);
         if checkpoint < sequence && !facts.cleared && !facts.tainted {
-            broken.push((6, format!("{run}: an attempt got checkpoint {checkpoint:?}, {sequence:?} was acknowledged")));
+            broken.push((
+                6,
+                format!(
+                    "{run}: an attempt got checkpoint {checkpoint:?}, {sequence:?} was acknowledged"
+                ),
+            ));
         }
         self.newest = Some(fence);
         let of = self.job(&job);
@@ -116,7 +137,10 @@ impl Ledger {
             return;
         };
         if let Some(other) = facts.active.as_ref().filter(|active| *active != run) {
-            broken.push((2, format!("{run} was claimed while {other} had begun and not ended")));
+            broken.push((
+                2,
+                format!("{run} was claimed while {other} had begun and not ended"),
+            ));
         }
     }
 
@@ -125,7 +149,10 @@ impl Ledger {
         let facts = self.run(run);
         if facts.open != Some(fence) && !facts.tainted {
             let open = facts.open;
-            broken.push((5, format!("{run}: fence {fence} was closed, {open:?} was open")));
+            broken.push((
+                5,
+                format!("{run}: fence {fence} was closed, {open:?} was open"),
+            ));
         }
         facts.open = None;
     }
@@ -133,10 +160,14 @@ impl Ledger {
     /// A run is over.
     pub fn ended(&mut self, run: &RunId, state: &str, broken: &mut Broken) {
         let facts = self.run(run);
-        if let Some(before) = &facts.ended && !facts.tainted {
+        if let Some(before) = &facts.ended
+            && !facts.tainted
+        {
             broken.push((3, format!("{run} ended as {before} and again as {state}")));
         }
-        if let Some(open) = facts.open.take() && !facts.tainted {
+        if let Some(open) = facts.open.take()
+            && !facts.tainted
+        {
             broken.push((2, format!("{run} ended while fence {open} was valid")));
         }
         facts.ended = Some(state.to_owned());
@@ -147,18 +178,31 @@ impl Ledger {
     }
 
     /// A checkpoint is acknowledged.
-    pub fn saved(&mut self, run: &RunId, fence: Fence, sequence: u64, step: u32, broken: &mut Broken) {
+    pub fn saved(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        sequence: u64,
+        step: u32,
+        broken: &mut Broken,
+    ) {
         let facts = self.run(run);
         if facts.open != Some(fence) && !facts.tainted {
             let open = facts.open;
-            broken.push((2, format!("{run}: fence {fence} saved a checkpoint, {open:?} was open")));
+            broken.push((
+                2,
+                format!("{run}: fence {fence} saved a checkpoint, {open:?} was open"),
+            ));
         }
         if let Some((last, at)) = facts.saved
             && (sequence < last || (sequence > last && step < at))
             && !facts.tainted
             && !facts.cleared
         {
-            broken.push((6, format!("{run}: checkpoint {sequence} (step {step}) came after {last} (step {at})")));
+            broken.push((
+                6,
+                format!("{run}: checkpoint {sequence} (step {step}) came after {last} (step {at})"),
+            ));
         }
         if facts.saved.is_none_or(|(last, _)| sequence >= last) {
             facts.saved = Some((sequence, step));
@@ -166,7 +210,14 @@ impl Ledger {
     }
 
     /// A guest does something.
-    pub fn effect(&mut self, job: &JobName, run: &RunId, fence: Fence, step: u32, broken: &mut Broken) {
+    pub fn effect(
+        &mut self,
+        job: &JobName,
+        run: &RunId,
+        fence: Fence,
+        step: u32,
+        broken: &mut Broken,
+    ) {
         let facts = self.runs.get(run).cloned().unwrap_or_default();
         let job_facts = self.jobs.get(job).cloned().unwrap_or_default();
         if facts.tainted || job_facts.tainted {
@@ -174,22 +225,39 @@ impl Ledger {
         }
         if job_facts.newest != Some(fence) {
             let newest = job_facts.newest;
-            broken.push((2, format!("{run}: a guest of fence {fence} acted, {newest:?} is the newest")));
+            broken.push((
+                2,
+                format!("{run}: a guest of fence {fence} acted, {newest:?} is the newest"),
+            ));
         }
         if let Some(state) = &facts.ended {
-            broken.push((3, format!("{run}: a guest acted after the run ended as {state}")));
+            broken.push((
+                3,
+                format!("{run}: a guest acted after the run ended as {state}"),
+            ));
         }
-        if let Some((sequence, saved)) = facts.saved && step < saved && !facts.cleared {
-            broken.push((6, format!("{run}: step {step} was done again after checkpoint {sequence} at {saved}")));
+        if let Some((sequence, saved)) = facts.saved
+            && step < saved
+            && !facts.cleared
+        {
+            broken.push((
+                6,
+                format!("{run}: step {step} was done again after checkpoint {sequence} at {saved}"),
+            ));
         }
     }
 
     /// Forgets what is not in `then`, and marks whatever changed since.
     pub fn fall_back_to(&mut self, then: &Ledger) {
-        let touched: BTreeSet<RunId> = self.touched.iter().filter(|run| {
-            let (now, before) = (self.runs.get(*run), then.runs.get(*run));
-            !matches!((now, before), (Some(now), Some(before)) if Arc::ptr_eq(now, before))
-        }).cloned().collect();
+        let touched: BTreeSet<RunId> = self
+            .touched
+            .iter()
+            .filter(|run| {
+                let (now, before) = (self.runs.get(*run), then.runs.get(*run));
+                !matches!((now, before), (Some(now), Some(before)) if Arc::ptr_eq(now, before))
+            })
+            .cloned()
+            .collect();
         let newest = self.newest;
         let jobs = std::mem::take(&mut self.jobs);
         *self = then.clone();

@@ -56,6 +56,7 @@ struct Inner {
     keeps_history: bool,
     digest: u64,
     events: u64,
+    begun: u64,
 }
 
 impl Witness {
@@ -132,8 +133,15 @@ impl Witness {
         }
     }
 
+    /// Attempts of guests that began so far.
+    #[must_use]
+    pub fn begun(&self) -> u64 {
+        self.lock().begun
+    }
+
     /// A guest begins at this step.
     pub fn begins(&self, run: &RunId, fence: Fence, attempt: u32, step: u32) {
+        self.lock().begun += 1;
         self.event("guest-begins", run.as_str(), || {
             format!("attempt {attempt} fence {fence} step {step}")
         });
@@ -141,7 +149,9 @@ impl Witness {
 
     /// A guest does something to the outside world.
     pub fn effect(&self, job: &JobName, run: &RunId, fence: Fence, step: u32) {
-        self.event("effect", run.as_str(), || format!("fence {fence} step {step}"));
+        self.event("effect", run.as_str(), || {
+            format!("fence {fence} step {step}")
+        });
         self.with(|ledger, broken| ledger.effect(job, run, fence, step, broken));
     }
 

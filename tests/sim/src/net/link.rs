@@ -4,6 +4,7 @@
 use std::borrow::Borrow as _;
 
 use super::{Fate, Network};
+use crate::gate::{Gate, cpu_nanos};
 use wasmcron_core::ids::PodAddress as Address;
 
 use crate::verbs::words::*;
@@ -12,13 +13,27 @@ use crate::verbs::words::*;
 pub struct Link {
     pod: Address,
     net: Arc<Network>,
+    gate: Option<Arc<Gate>>,
 }
 
 impl Link {
     /// From this pod, over this network.
     #[must_use]
     pub fn new(net: Arc<Network>, pod: Address) -> Link {
-        Link { pod, net }
+        Link {
+            pod,
+            net,
+            gate: None,
+        }
+    }
+
+    /// Does not count what the store does as work of the pod behind this gate.
+    #[must_use]
+    pub fn behind(self, gate: Arc<Gate>) -> Link {
+        Link {
+            gate: Some(gate),
+            ..self
+        }
     }
 
     /// Sends a request on its way. It goes on without its sender, as a datagram does.
@@ -31,7 +46,14 @@ impl Link {
         let fate = self.net.fate(&self.pod);
         if let Fate::Plain { trip } = fate {
             tokio::time::sleep(trip).await;
-            return request(self.net.store(verb)?).await;
+            let store = self.net.store(verb)?;
+            let Some(meter) = self.gate.as_ref().and_then(|gate| gate.meter()) else {
+                return request(store).await;
+            };
+            let began = cpu_nanos();
+            let answer = request(store).await;
+            meter.forgive(cpu_nanos().saturating_sub(began));
+            return answer;
         }
         self.net.deliver(verb, fate, request).await
     }
@@ -39,17 +61,31 @@ impl Link {
 
 /// An argument that outlives its caller.
 macro_rules! own {
-    ($arg:ident Option<& $($ty:tt)*) => { $arg.map(ToOwned::to_owned) };
-    ($arg:ident & $($ty:tt)*) => { $arg.to_owned() };
-    ($arg:ident $($ty:tt)*) => { $arg };
+    ($arg:ident Option<& $($ty:tt)*) => {
+        $arg.map(ToOwned::to_owned)
+    };
+    ($arg:ident & $($ty:tt)*) => {
+        $arg.to_owned()
+    };
+    ($arg:ident $($ty:tt)*) => {
+        $arg
+    };
 }
 
 /// The argument as the verb takes it.
 macro_rules! lend {
-    ($arg:ident Option<&str>) => { $arg.as_deref() };
-    ($arg:ident Option<& $($ty:tt)*) => { $arg.as_ref() };
-    ($arg:ident & $($ty:tt)*) => { $arg.borrow() };
-    ($arg:ident $($ty:tt)*) => { $arg };
+    ($arg:ident Option<&str>) => {
+        $arg.as_deref()
+    };
+    ($arg:ident Option<& $($ty:tt)*) => {
+        $arg.as_ref()
+    };
+    ($arg:ident & $($ty:tt)*) => {
+        $arg.borrow()
+    };
+    ($arg:ident $($ty:tt)*) => {
+        $arg
+    };
 }
 
 /// One role over a link.
@@ -107,7 +143,9 @@ impl Consumer for LinkConsumer {
         let asked = self.net.sets_out("take", fate).await?;
         let inner = match &mut self.inner {
             Some(inner) => inner,
-            None => self.inner.insert(self.net.store("take")?.consumer(&self.me)),
+            None => self
+                .inner
+                .insert(self.net.store("take")?.consumer(&self.me)),
         };
         let epoch = self.net.epoch();
         let taken = inner.take(wait, max).await;

@@ -14,6 +14,8 @@ use crate::{build, demo, guests, host};
 /// Time for one step on a slow machine.
 const LIMIT: Duration = Duration::from_secs(3600);
 
+/// The seeds of a test run: always the same, so that what fails once fails again.
+const SIM_SEEDS: &str = "0..300";
 /// The demo's seed in a test run: a failure can be repeated.
 const DEMO_SEED: u64 = 7;
 
@@ -41,6 +43,8 @@ enum Step {
     Unit,
     /// The store's promises over every backend.
     Conformance,
+    /// Simulated fleets: fixed seeds, and stores broken on purpose.
+    Sim,
     /// Hostile guests, and the plugins in the real sandbox.
     Guests,
     /// Real processes, a real Redis, real signals.
@@ -50,12 +54,13 @@ enum Step {
 }
 
 /// All steps.
-const ALL: [Step; 8] = [
+const ALL: [Step; 9] = [
     Step::Fmt,
     Step::Clippy,
     Step::Deny,
     Step::Unit,
     Step::Conformance,
+    Step::Sim,
     Step::Guests,
     Step::E2e,
     Step::Demo,
@@ -87,6 +92,7 @@ fn run_step(step: Step, toolchain: &Toolchain, server: &Path) -> Result<()> {
         Step::Deny => deny(),
         Step::Unit => unit(toolchain, server),
         Step::Conformance => suites(&["conformance"], toolchain, server),
+        Step::Sim => sim(),
         Step::Guests => suites(&["guests", "plugins"], toolchain, server),
         Step::E2e => {
             build::programs()?;
@@ -167,6 +173,13 @@ fn unit(toolchain: &Toolchain, server: &Path) -> Result<()> {
     let mut docs = cargo();
     docs.arg("test").args(build::selection()?).arg("--doc");
     tested(&mut docs, server)
+}
+
+/// The fixed seeds, with the program that was built for the tests.
+fn sim() -> Result<()> {
+    build::programs()?;
+    let mut sim = Command::new(build::folder().join("sim"));
+    host::run(sim.args(["--seeds", SIM_SEEDS]), LIMIT)
 }
 
 /// Test binaries of the package `wasmcron-tests`.

@@ -55,7 +55,8 @@ pub async fn execute(
         Ok((plugin, spec)) => {
             pod.metrics.event("run.started");
             observe_start(pod, &attempt.task);
-            tracing::info!(run = %names.run, attempt = attempt.task.attempt, plugin = plugin.digest().short(), "run.started");
+            let from = attempt.checkpoint.as_ref().map_or(0, |saved| saved.seq);
+            tracing::info!(run = %names.run, attempt = attempt.task.attempt, fence = %names.fence, from, plugin = plugin.digest().short(), "run.started");
             plugin.execute(spec, bridge.clone()).await
         }
         Err(end) => ended_before_it_began(end),
@@ -289,8 +290,8 @@ async fn conclude(
         state_limit: job.limits.state,
         retention: pod.retention(),
     };
-    let finish = send(pod, finish).await;
-    note_end(pod, job, attempt, &finish, report.wall);
+    let (finish, answer) = send(pod, finish).await;
+    note_end(pod, job, attempt, &finish, answer, report.wall);
 }
 
 /// Whether a job that cannot resume runs again after the platform lost it. Without an answer of the
@@ -326,15 +327,16 @@ fn next(after: After) -> Next {
     }
 }
 
-async fn send(pod: &Pod, mut finish: Finish) -> Finish {
+/// Repeats `finish` until it is answered; says what was sent last, and the answer.
+async fn send(pod: &Pod, mut finish: Finish) -> (Finish, &'static str) {
     let outage = Outage::new("finish", &pod.machine);
     loop {
         match pod.store.finish(&finish).await {
-            Ok(Finished::Finished | Finished::AlreadyFinished) => return finish,
+            Ok(Finished::Finished | Finished::AlreadyFinished) => return (finish, "finished"),
             Ok(Finished::Fenced) => {
                 pod.metrics.fenced.inc();
                 tracing::warn!(run = %finish.attempt.run, fence = %finish.attempt.fence, "run.fenced");
-                return finish;
+                return (finish, "fenced");
             }
             Ok(Finished::TooLarge(limit)) => {
                 let message =
@@ -353,7 +355,7 @@ async fn send(pod: &Pod, mut finish: Finish) -> Finish {
             Err(error) => {
                 let wait = outage.failed(&error, &pod.metrics);
                 if !pod.rest(wait).await {
-                    return finish;
+                    return (finish, "none");
                 }
             }
         }
@@ -426,7 +428,14 @@ fn outcome(ending: &Ending) -> Outcome {
     }
 }
 
-fn note_end(pod: &Pod, job: &Job, attempt: &Attempt, finish: &Finish, wall: Duration) {
+fn note_end(
+    pod: &Pod,
+    job: &Job,
+    attempt: &Attempt,
+    finish: &Finish,
+    answer: &str,
+    wall: Duration,
+) {
     let outcome = finish.outcome.as_str();
     pod.metrics.outcomes.with_label_values(&[outcome]).inc();
     pod.metrics.event("run.finished");
@@ -436,15 +445,23 @@ fn note_end(pod: &Pod, job: &Job, attempt: &Attempt, finish: &Finish, wall: Dura
             pod.clock.now().since(attempt.task.nominal),
         );
     }
-    let (run, number) = (&finish.attempt.run, attempt.task.attempt);
+    let (run, fence, number) = (
+        &finish.attempt.run,
+        &finish.attempt.fence,
+        attempt.task.attempt,
+    );
+    let next = match &finish.next {
+        Next::End { state, .. } => state.as_str(),
+        Next::Again { .. } => "again",
+    };
     let seconds = wall.as_secs_f64();
     match &finish.outcome {
         Outcome::Succeeded { .. } | Outcome::Yielded => {
-            tracing::info!(%run, attempt = number, outcome, seconds, "run.finished");
+            tracing::info!(%run, attempt = number, %fence, outcome, next, answer, seconds, "run.finished");
         }
         other => {
             let message = other.message();
-            tracing::warn!(%run, attempt = number, outcome, seconds, message, "run.finished");
+            tracing::warn!(%run, attempt = number, %fence, outcome, next, answer, seconds, message, "run.finished");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod conformance;
 pub mod guests;
+pub mod history;
 pub mod host_binary;
 pub mod redis_server;
 pub mod servers;

@@ -1,0 +1,95 @@
+//! The lines that tell how something came about.
+
+use std::time::Duration;
+
+use wasmcron_core::ids::RunId;
+use wasmcron_core::time::Timestamp;
+
+use super::{Event, History, Kind, Span};
+
+/// How much before and after is shown of what leaders did and of faults.
+const AROUND: Duration = Duration::from_secs(5);
+/// Lines of a timeline; what is longer loses its middle.
+const MAX_LINES: usize = 80;
+
+/// Everything about these runs, with leadership and faults around it.
+pub(super) fn of_runs(history: &History, runs: &[&RunId]) -> Vec<String> {
+    let named = |run: Option<&RunId>| run.is_some_and(|run| runs.contains(&run));
+    let events = history
+        .events
+        .iter()
+        .filter(|event| named(event.kind.run()));
+    let effects = history
+        .effects
+        .iter()
+        .filter(|effect| named(Some(&effect.run)));
+    let mut lines: Vec<(Timestamp, String)> = events
+        .map(|event| (event.at, format!("{}: {}", event.pod, event.text)))
+        .chain(effects.map(|effect| (effect.at, effect.to_string())))
+        .collect();
+    lines.sort_by_key(|(at, _)| *at);
+    let (Some((first, _)), Some((last, _))) = (lines.first(), lines.last()) else {
+        return Vec::new();
+    };
+    let span = Span {
+        from: *first - AROUND,
+        until: *last + AROUND,
+    };
+    with_surroundings(history, lines, span)
+}
+
+/// What leaders did and which faults there were in a stretch of time.
+pub(super) fn of_span(history: &History, span: Span) -> Vec<String> {
+    let span = Span {
+        from: span.from - AROUND,
+        until: span.until + AROUND,
+    };
+    with_surroundings(history, Vec::new(), span)
+}
+
+fn with_surroundings(
+    history: &History,
+    mut lines: Vec<(Timestamp, String)>,
+    span: Span,
+) -> Vec<String> {
+    // Who led when it began, however long before that was won.
+    let led = |event: &&Event| matches!(event.kind, Kind::Won { .. }) && event.at < span.from;
+    if let Some(event) = history.events.iter().rfind(led) {
+        lines.push((event.at, format!("{}: {}", event.pod, event.text)));
+    }
+    for event in history
+        .events
+        .iter()
+        .filter(|event| span.contains(event.at))
+    {
+        let leads = matches!(
+            event.kind,
+            Kind::Won { .. } | Kind::Deposed { .. } | Kind::PodStarted | Kind::PodStopped
+        );
+        if leads {
+            lines.push((event.at, format!("{}: {}", event.pod, event.text)));
+        }
+    }
+    for fault in history.faults.iter().filter(|one| one.span.meets(span)) {
+        lines.push((fault.span.from, format!("FAULT {} begins", fault.text)));
+        lines.push((fault.span.until, format!("FAULT {} is over", fault.text)));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    shortened(lines)
+}
+
+fn shortened(lines: Vec<(Timestamp, String)>) -> Vec<String> {
+    let count = lines.len();
+    let half = MAX_LINES / 2;
+    let mut shown = Vec::new();
+    for (index, (at, text)) in lines.into_iter().enumerate() {
+        if count > MAX_LINES && index == half {
+            shown.push(format!("… {} lines …", count - MAX_LINES));
+        }
+        if count <= MAX_LINES || index < half || index >= count - half {
+            let time = at.to_datetime().format("%H:%M:%S%.3f");
+            shown.push(format!("{time} {text}"));
+        }
+    }
+    shown
+}

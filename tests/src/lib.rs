@@ -4,5 +4,6 @@ pub mod conformance;
 pub mod guests;
 pub mod history;
 pub mod host_binary;
+pub mod proxy;
 pub mod redis_server;
 pub mod servers;

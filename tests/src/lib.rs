@@ -1,6 +1,8 @@
 //! Helpers that the tests share.
 
+pub mod chaos;
 pub mod conformance;
+pub mod fleet;
 pub mod guests;
 pub mod history;
 pub mod host_binary;

@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -213,6 +213,7 @@ async fn write_all(to: &OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
     use tokio::time::{Instant, timeout};
 
     use super::*;

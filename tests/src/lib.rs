@@ -6,6 +6,7 @@ pub mod fleet;
 pub mod guests;
 pub mod history;
 pub mod host_binary;
+pub mod load;
 pub mod proxy;
 pub mod redis_server;
 pub mod servers;

@@ -50,6 +50,7 @@ pub fn report(outcome: &Outcome) -> String {
         ("kill", Harm::Killed),
         ("SIGTERM", Harm::Terminated),
         ("freeze", Harm::Frozen),
+        ("cut", Harm::Cut),
     ] {
         for (what, waits) in [
             ("resume", &outcome.figures.resumes),

@@ -81,10 +81,13 @@ pub fn figures(history: &History) -> Figures {
         let Some(pod) = fault.pod.as_deref() else {
             continue;
         };
-        if !matches!(fault.harm, Harm::Killed | Harm::Terminated | Harm::Frozen) {
-            continue;
-        }
         let from = fault.span.from;
+        // Whoever is only hindered may go on before anybody takes over, and lose its place later.
+        let counts = |at: Timestamp| match fault.harm {
+            Harm::Killed | Harm::Terminated => true,
+            Harm::Frozen | Harm::Cut => fault.span.contains(at),
+            Harm::StoreAway | Harm::Swapped => false,
+        };
         for attempt in open_attempts(history, pod, from) {
             let resumed = history.events.iter().find(|event| match &event.kind {
                 Kind::Started { attempt: next, .. } => {
@@ -92,7 +95,7 @@ pub fn figures(history: &History) -> Figures {
                 }
                 _ => false,
             });
-            if let Some(resumed) = resumed {
+            if let Some(resumed) = resumed.filter(|event| counts(event.at)) {
                 figures.resumes.push(wait(history, fault, resumed.at));
             }
         }
@@ -103,7 +106,7 @@ pub fn figures(history: &History) -> Figures {
             .events
             .iter()
             .find(|event| matches!(event.kind, Kind::Won { term: next } if next > term));
-        if let Some(next) = next {
+        if let Some(next) = next.filter(|event| counts(event.at)) {
             figures.takeovers.push(wait(history, fault, next.at));
         }
     }

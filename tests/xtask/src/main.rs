@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench`.
+//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench|chaos|load`.
 //!
 //! Each command is a module with an `Args` and a `run`; add one and name it in [`Command`].
 
@@ -10,6 +10,7 @@
 
 mod bench;
 mod build;
+mod chaos;
 mod demo;
 mod guests;
 mod host;
@@ -39,6 +40,10 @@ enum Command {
     Test(test::Args),
     /// Measures the product beside what its store does at most.
     Bench(bench::Args),
+    /// Kills, freezes and cuts off pods for minutes, and judges whether every promise was kept.
+    Chaos(chaos::ChaosArgs),
+    /// Passes the load test of the settlement article.
+    Load(chaos::LoadArgs),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +53,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Chaos(args) => chaos::chaos(&args),
+        Command::Load(args) => chaos::load(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

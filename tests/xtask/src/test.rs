@@ -43,7 +43,7 @@ enum Step {
     Conformance,
     /// Hostile guests, and the plugins in the real sandbox.
     Guests,
-    /// Real processes, a real Redis, real signals.
+    /// Real processes, a real Redis, real signals; a minute of chaos and one of load.
     E2e,
     /// The demo with a fixed seed.
     Demo,
@@ -90,7 +90,7 @@ fn run_step(step: Step, toolchain: &Toolchain, server: &Path) -> Result<()> {
         Step::Guests => suites(&["guests", "plugins"], toolchain, server),
         Step::E2e => {
             build::programs()?;
-            suites(&["e2e"], toolchain, server)
+            suites(&["e2e", "chaos"], toolchain, server)
         }
         Step::Demo => demo::run(&demo::Args::with_seed(DEMO_SEED)),
     }

@@ -11,6 +11,7 @@ use crate::fleet::{self, Fleet, Held, Signal, Slot};
 use crate::guests;
 use crate::history::{self, Harm, Span};
 use crate::proxy::Way;
+use crate::redis_server::RedisServer;
 
 /// How long a pod may take to end after SIGTERM: its drain, and much slack.
 const END: Duration = Duration::from_secs(60);
@@ -42,35 +43,6 @@ pub async fn inject(
             let harm = harm_pod(fleet, slot, held, fault).await?;
             write(fleet, from, harm, Some(slot), text);
         }
-        Fault::StoreRestart(time) | Fault::StorePause(time) | Fault::StoreFreeze(time) => {
-            let Ok(mut server) = fleet.backing.server.try_lock() else {
-                say(format!("{fault}: it is away already"));
-                return Ok(());
-            };
-            say(fault.to_string());
-            let from = fleet::now();
-            match fault {
-                Fault::StoreRestart(_) => {
-                    server.kill();
-                    sleep(time).await;
-                    server.restart().await;
-                }
-                Fault::StorePause(_) => {
-                    let pause = format!("CLIENT PAUSE {} ALL", time.as_millis());
-                    let answer = server.tell(&pause).await;
-                    if answer.as_deref() != Some("+OK") {
-                        bail!("{pause} was answered {answer:?}");
-                    }
-                    sleep(time).await;
-                }
-                _ => {
-                    Signal::Stop.send(server.id())?;
-                    sleep(time).await;
-                    Signal::Continue.send(server.id())?;
-                }
-            }
-            write(fleet, from, Harm::StoreAway, None, fault.to_string());
-        }
         Fault::Swap(number) => {
             say(fault.to_string());
             let from = fleet::now();
@@ -79,6 +51,16 @@ pub async fn inject(
                 fleet.site.write_plugin(plugin, &bytes)?;
             }
             write(fleet, from, Harm::Swapped, None, fault.to_string());
+        }
+        _ => {
+            let Ok(mut server) = fleet.backing.server.try_lock() else {
+                say(format!("{fault}: it is away already"));
+                return Ok(());
+            };
+            say(fault.to_string());
+            let from = fleet::now();
+            harm_store(&mut server, fault).await?;
+            write(fleet, from, Harm::StoreAway, None, fault.to_string());
         }
     }
     Ok(())
@@ -92,6 +74,47 @@ fn write(fleet: &Fleet, from: Timestamp, harm: Harm, slot: Option<&Slot>, text: 
         pod: slot.map(|slot| slot.address.clone()),
         text,
     });
+}
+
+async fn harm_store(server: &mut RedisServer, fault: Fault) -> Result<()> {
+    match fault {
+        Fault::StoreRestart(time) => {
+            server.kill();
+            sleep(time).await;
+            server.restart().await;
+        }
+        Fault::StorePause(time) => {
+            tell(server, &format!("CLIENT PAUSE {} ALL", time.as_millis())).await?;
+            sleep(time).await;
+        }
+        Fault::StoreFreeze(time) => {
+            Signal::Stop.send(server.id())?;
+            sleep(time).await;
+            Signal::Continue.send(server.id())?;
+        }
+        Fault::StoreFull(time) => {
+            tell(server, "CONFIG SET maxmemory 1").await?;
+            sleep(time).await;
+            tell(server, "CONFIG SET maxmemory 0").await?;
+        }
+        Fault::StoreReadOnly(time) => {
+            // There is no such primary: it keeps its data and asks in vain.
+            tell(server, "REPLICAOF 127.0.0.1 1").await?;
+            sleep(time).await;
+            tell(server, "REPLICAOF NO ONE").await?;
+        }
+        Fault::StoreForgets => tell(server, "SCRIPT FLUSH").await?,
+        _ => bail!("{fault} is no fault of the store"),
+    }
+    Ok(())
+}
+
+async fn tell(server: &RedisServer, command: &str) -> Result<()> {
+    let answer = server.tell(command).await;
+    if answer.as_deref() != Some("+OK") {
+        bail!("{command} was answered {answer:?}");
+    }
+    Ok(())
 }
 
 async fn harm_pod(fleet: &Fleet, slot: &Slot, mut held: Held<'_>, fault: Fault) -> Result<Harm> {

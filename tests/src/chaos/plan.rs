@@ -22,19 +22,22 @@ pub enum Kind {
     StoreRestart,
     /// The store answers nobody for a while.
     StorePause,
+    /// The store refuses writes, or has forgotten its scripts.
+    StoreRefuse,
     /// A plugin is replaced.
     Swap,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Kill,
         Kind::Terminate,
         Kind::Freeze,
         Kind::Cut,
         Kind::StoreRestart,
         Kind::StorePause,
+        Kind::StoreRefuse,
         Kind::Swap,
     ];
 
@@ -44,7 +47,7 @@ impl Kind {
             Kind::Kill | Kind::Cut => 6,
             Kind::Freeze => 4,
             Kind::Terminate => 3,
-            Kind::StoreRestart | Kind::StorePause | Kind::Swap => 1,
+            Kind::StoreRestart | Kind::StorePause | Kind::StoreRefuse | Kind::Swap => 1,
         }
     }
 }
@@ -98,6 +101,12 @@ pub enum Fault {
     StorePause(Duration),
     /// SIGSTOP of the store for so long.
     StoreFreeze(Duration),
+    /// It has no memory left for so long.
+    StoreFull(Duration),
+    /// It is a replica, which takes no writes, for so long.
+    StoreReadOnly(Duration),
+    /// `SCRIPT FLUSH`.
+    StoreForgets,
     /// The n-th replacement of a plugin.
     Swap(u32),
 }
@@ -197,6 +206,11 @@ impl Dice {
             Kind::StoreRestart => Fault::StoreRestart(self.around_ttl() / 2),
             Kind::StorePause if self.random.bool() => Fault::StorePause(self.around_ttl() / 2),
             Kind::StorePause => Fault::StoreFreeze(self.around_ttl() / 2),
+            Kind::StoreRefuse => match self.random.u32(..3) {
+                0 => Fault::StoreFull(self.around_ttl() / 2),
+                1 => Fault::StoreReadOnly(self.around_ttl() / 2),
+                _ => Fault::StoreForgets,
+            },
             Kind::Swap => {
                 self.swaps += 1;
                 Fault::Swap(self.swaps)
@@ -237,6 +251,11 @@ impl fmt::Display for Fault {
             }
             Fault::StorePause(time) => write!(f, "CLIENT PAUSE of the store for {}", seconds(time)),
             Fault::StoreFreeze(time) => write!(f, "SIGSTOP to the store for {}", seconds(time)),
+            Fault::StoreFull(time) => write!(f, "the store is full for {}", seconds(time)),
+            Fault::StoreReadOnly(time) => {
+                write!(f, "the store is a replica for {}", seconds(time))
+            }
+            Fault::StoreForgets => write!(f, "the store forgets its scripts"),
             Fault::Swap(number) => write!(f, "plugins replaced, version {number}"),
         }
     }
@@ -271,6 +290,7 @@ mod tests {
             of(|fault| matches!(fault, Fault::Cut(_, Cut::HoldRequests, _))),
             of(|fault| matches!(fault, Fault::StoreRestart(_))),
             of(|fault| matches!(fault, Fault::StorePause(_) | Fault::StoreFreeze(_))),
+            of(|fault| matches!(fault, Fault::StoreFull(_) | Fault::StoreReadOnly(_))),
             of(|fault| matches!(fault, Fault::Swap(_))),
         ] {
             assert!(count > 1, "{faults:?}");

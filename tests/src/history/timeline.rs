@@ -1,16 +1,19 @@
 //! The lines that tell how something came about.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use wasmcron_core::ids::RunId;
 use wasmcron_core::time::Timestamp;
 
-use super::{Event, History, Kind, Span};
+use super::{Became, Event, History, Kind, Span};
 
 /// How much before and after is shown of what leaders did and of faults.
 const AROUND: Duration = Duration::from_secs(5);
 /// Lines of a timeline; what is longer loses its middle.
 const MAX_LINES: usize = 80;
+/// First and last effects and saves of an attempt that are shown, each.
+const DETAILS: usize = 2;
 
 /// Everything about these runs, with leadership and faults around it.
 pub(super) fn of_runs(history: &History, runs: &[&RunId]) -> Vec<String> {
@@ -18,16 +21,23 @@ pub(super) fn of_runs(history: &History, runs: &[&RunId]) -> Vec<String> {
     let events = history
         .events
         .iter()
-        .filter(|event| named(event.kind.run()));
+        .filter(|event| named(event.kind.run()))
+        .map(|event| {
+            let detail = match event.kind {
+                Kind::Saved { fence, .. } => Some((fence, "saves")),
+                _ => None,
+            };
+            (event.at, format!("{}: {}", event.pod, event.text), detail)
+        });
     let effects = history
         .effects
         .iter()
-        .filter(|effect| named(Some(&effect.run)));
-    let mut lines: Vec<(Timestamp, String)> = events
-        .map(|event| (event.at, format!("{}: {}", event.pod, event.text)))
-        .chain(effects.map(|effect| (effect.at, effect.to_string())))
-        .collect();
-    lines.sort_by_key(|(at, _)| *at);
+        .filter(|effect| named(Some(&effect.run)))
+        .map(|effect| {
+            let detail = (effect.became == Became::Applied).then_some((effect.fence, "effects"));
+            (effect.at, effect.to_string(), detail)
+        });
+    let lines = thinned(events.chain(effects).collect());
     let (Some((first, _)), Some((last, _))) = (lines.first(), lines.last()) else {
         return Vec::new();
     };
@@ -37,6 +47,39 @@ pub(super) fn of_runs(history: &History, runs: &[&RunId]) -> Vec<String> {
     };
     with_surroundings(history, lines, span)
 }
+
+/// Of the effects and saves of an attempt, the first and the last ones say enough.
+fn thinned(mut lines: Vec<Detailed>) -> Vec<(Timestamp, String)> {
+    lines.sort_by_key(|(at, _, _)| *at);
+    let mut left: BTreeMap<Detail, usize> = BTreeMap::new();
+    for (_, _, detail) in &lines {
+        if let Some(detail) = detail {
+            *left.entry(*detail).or_default() += 1;
+        }
+    }
+    let mut seen: BTreeMap<Detail, usize> = BTreeMap::new();
+    let mut kept = Vec::new();
+    for (at, text, detail) in lines {
+        let shown = detail.is_none_or(|detail| {
+            let (before, after) = (
+                seen.entry(detail).or_default(),
+                left.entry(detail).or_default(),
+            );
+            *after -= 1;
+            *before += 1;
+            *before <= DETAILS || *after < DETAILS
+        });
+        if shown {
+            kept.push((at, text));
+        }
+    }
+    kept
+}
+
+/// The fence of an attempt, and what of it.
+type Detail = (u64, &'static str);
+/// A line; one of many of its kind, or one that is always shown.
+type Detailed = (Timestamp, String, Option<Detail>);
 
 /// What leaders did and which faults there were in a stretch of time.
 pub(super) fn of_span(history: &History, span: Span) -> Vec<String> {

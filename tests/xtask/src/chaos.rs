@@ -25,7 +25,7 @@ pub struct ChaosArgs {
     #[arg(long)]
     seed: Option<u64>,
     /// Only these faults, with commas between them: kill, terminate, freeze, cut, store-restart,
-    /// store-pause, swap.
+    /// store-pause, store-refuse, swap.
     #[arg(long)]
     faults: Option<String>,
     /// About how many seconds lie between two faults; without it some overlap.

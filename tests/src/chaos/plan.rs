@@ -203,9 +203,9 @@ impl Dice {
             Kind::Terminate => Fault::Terminate(self.who(), self.around_ttl()),
             Kind::Freeze => Fault::Freeze(self.who(), self.around_ttl()),
             Kind::Cut => Fault::Cut(self.who(), self.cut(), self.around_ttl()),
-            Kind::StoreRestart => Fault::StoreRestart(self.around_ttl() / 2),
+            Kind::StoreRestart => Fault::StoreRestart(self.around_ttl()),
             Kind::StorePause if self.random.bool() => Fault::StorePause(self.around_ttl() / 2),
-            Kind::StorePause => Fault::StoreFreeze(self.around_ttl() / 2),
+            Kind::StorePause => Fault::StoreFreeze(self.around_ttl()),
             Kind::StoreRefuse => match self.random.u32(..3) {
                 0 => Fault::StoreFull(self.around_ttl() / 2),
                 1 => Fault::StoreReadOnly(self.around_ttl() / 2),

@@ -41,6 +41,17 @@ pub struct JobFile {
 /// # Errors
 /// When the directory cannot be read. That says nothing of the jobs: those in force stay.
 pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobFile>, ConfigError> {
+    let paths = paths_in(directory)?;
+    let mut files: Vec<JobFile> = paths.iter().map(|path| load_file(path, caps)).collect();
+    refuse_shared_names(&mut files);
+    Ok(files)
+}
+
+/// The job files of a directory, in the order of their names.
+///
+/// # Errors
+/// When the directory cannot be read, or holds more than [`JOB_FILES_MAX`].
+pub fn paths_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let refuse = |error: std::io::Error| {
         Fault::of_file(
             directory,
@@ -63,9 +74,7 @@ pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobF
         }
     }
     paths.sort_unstable();
-    let mut files: Vec<JobFile> = paths.iter().map(|path| load_file(path, caps)).collect();
-    refuse_shared_names(&mut files);
-    Ok(files)
+    Ok(paths)
 }
 
 /// Reads one job file.

@@ -132,14 +132,21 @@ impl PodProcess {
         &self.address
     }
 
+    /// Its process.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn id(&self) -> Result<u32> {
+        let id = self.child.id();
+        id.with_context(|| format!("pod {} has ended", self.address))
+    }
+
     /// Sends it a signal.
     ///
     /// # Errors
     /// When it has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let id = self.child.id();
-        let id = id.with_context(|| format!("pod {} has ended", self.address))?;
-        signal.send(id)
+        signal.send(self.id()?)
     }
 
     /// How it ended, if it has.

@@ -26,6 +26,8 @@ const HEAL: Duration = Duration::from_secs(90);
 const IDLE: Duration = Duration::from_secs(120);
 /// A whole fleet decides what is due within this time, on a busy machine too.
 const LATE: Duration = Duration::from_secs(3);
+/// The whole history, in the folder of the fleet.
+const HISTORY: &str = "history.txt";
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Who stops the firing, for the record.
 const BY: &str = "the end of the drill";
@@ -100,6 +102,7 @@ pub async fn drill(
         faults: fleet.faults(),
     }
     .sorted();
+    std::fs::write(fleet.site.path().join(HISTORY), history.text())?;
     Ok(Outcome {
         verdict: check(&history, &reading, &fleet.timing.bounds()),
         figures: figures(&history),

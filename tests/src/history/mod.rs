@@ -283,6 +283,12 @@ pub struct History {
 }
 
 impl History {
+    /// All of it as text, a line for each thing that was seen, by time.
+    #[must_use]
+    pub fn text(&self) -> String {
+        timeline::whole(self)
+    }
+
     /// Puts everything in its order.
     #[must_use]
     pub fn sorted(mut self) -> History {

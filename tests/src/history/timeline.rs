@@ -6,7 +6,7 @@ use std::time::Duration;
 use wasmcron_core::ids::RunId;
 use wasmcron_core::time::Timestamp;
 
-use super::{Became, Event, History, Kind, Span};
+use super::{Became, Event, Fault, History, Kind, Span};
 
 /// How much before and after is shown of what leaders did and of faults.
 const AROUND: Duration = Duration::from_secs(5);
@@ -113,12 +113,38 @@ fn with_surroundings(
             lines.push((event.at, format!("{}: {}", event.pod, event.text)));
         }
     }
-    for fault in history.faults.iter().filter(|one| one.span.meets(span)) {
-        lines.push((fault.span.from, format!("FAULT {} begins", fault.text)));
-        lines.push((fault.span.until, format!("FAULT {} is over", fault.text)));
-    }
+    let met = history.faults.iter().filter(|one| one.span.meets(span));
+    lines.extend(met.flat_map(told));
     lines.sort_by_key(|(at, _)| *at);
     shortened(lines)
+}
+
+fn told(fault: &Fault) -> [(Timestamp, String); 2] {
+    [
+        (fault.span.from, format!("FAULT {} begins", fault.text)),
+        (fault.span.until, format!("FAULT {} is over", fault.text)),
+    ]
+}
+
+fn line(at: Timestamp, text: &str) -> String {
+    format!("{} {text}", at.to_datetime().format("%H:%M:%S%.3f"))
+}
+
+/// Every line, for whoever looks for what no rule knows.
+pub(super) fn whole(history: &History) -> String {
+    let events = history.events.iter();
+    let effects = history.effects.iter();
+    let mut lines: Vec<(Timestamp, String)> = events
+        .map(|event| (event.at, format!("{}: {}", event.pod, event.text)))
+        .chain(effects.map(|effect| (effect.at, effect.to_string())))
+        .chain(history.faults.iter().flat_map(told))
+        .collect();
+    lines.sort_by_key(|(at, _)| *at);
+    lines.iter().fold(String::new(), |mut whole, (at, text)| {
+        whole.push_str(&line(*at, text));
+        whole.push('\n');
+        whole
+    })
 }
 
 fn shortened(lines: Vec<(Timestamp, String)>) -> Vec<String> {
@@ -130,8 +156,7 @@ fn shortened(lines: Vec<(Timestamp, String)>) -> Vec<String> {
             shown.push(format!("… {} lines …", count - MAX_LINES));
         }
         if count <= MAX_LINES || index < half || index >= count - half {
-            let time = at.to_datetime().format("%H:%M:%S%.3f");
-            shown.push(format!("{time} {text}"));
+            shown.push(line(at, &text));
         }
     }
     shown

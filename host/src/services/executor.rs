@@ -290,6 +290,7 @@ async fn conclude(
         state_limit: job.limits.state,
         retention: pod.retention(),
     };
+    pod.attempts.conclude(names);
     let (finish, answer) = send(pod, finish).await;
     note_end(pod, job, attempt, &finish, answer, report.wall);
 }

@@ -152,17 +152,25 @@ fn a_deposed_leader_that_acts_is_found() {
     // Its run was made after the next term had begun.
     let mut story = good();
     story.record(20.0).created_at = at(20.5);
-    story.say(20.2, "c", "leader.won", json!({ "term": 2 }));
-    story
-        .history
-        .events
-        .retain(|event| !(event.pod == "b" && matches!(event.kind, Kind::Won { .. })));
+    for event in &mut story.history.events {
+        if event.pod == "b" && matches!(event.kind, Kind::Won { .. }) {
+            event.at = at(20.2);
+        }
+    }
     let rules: Vec<_> = story.violations().iter().map(|one| one.rule).collect();
     assert_eq!(rules, [Rule::OneLeader]);
     // It says so long after.
     let mut story = good();
     let fields = json!({ "run": run(20.0).as_str(), "term": 1 });
     story.say(35.0, "a", "run.recovered", fields);
+    assert_eq!(story.broken(), Rule::OneLeader);
+}
+
+#[test]
+fn a_pod_that_acts_in_anothers_term_is_found() {
+    let mut story = good();
+    let fields = json!({ "run": run(20.0).as_str(), "term": 2, "was": "delayed" });
+    story.say(25.0, "c", "run.published", fields);
     assert_eq!(story.broken(), Rule::OneLeader);
 }
 

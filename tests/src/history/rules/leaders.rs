@@ -33,10 +33,11 @@ pub(in crate::history) fn check(
     }
     for event in &history.events {
         let acted = match &event.kind {
-            Kind::Published { run, term } => made_late(reading, &terms, run, *term),
-            Kind::Led { term, .. } | Kind::Lost { term, .. } => {
-                said_late(history, &terms, event, *term, bounds)
+            Kind::Published { run, term } => {
+                not_its_own(&terms, event, *term).or_else(|| made_late(reading, &terms, run, *term))
             }
+            Kind::Led { term, .. } | Kind::Lost { term, .. } => not_its_own(&terms, event, *term)
+                .or_else(|| said_late(history, &terms, event, *term, bounds)),
             _ => None,
         };
         if let Some((since, text)) = acted {
@@ -49,6 +50,12 @@ pub(in crate::history) fn check(
         }
     }
     violations
+}
+
+/// A pod that acted in a term that another had won.
+fn not_its_own(terms: &Terms, event: &Event, term: u64) -> Option<(Timestamp, String)> {
+    let winner = terms.get(&term).filter(|winner| winner.pod != event.pod)?;
+    Some((winner.at, format!("{} had won term {term}", winner.pod)))
 }
 
 /// When a later term had been won for certain: its winner had said so.

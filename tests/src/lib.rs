@@ -7,6 +7,7 @@ pub mod guests;
 pub mod history;
 pub mod host_binary;
 pub mod load;
+pub mod memory_store;
 pub mod proxy;
 pub mod redis_server;
 pub mod servers;

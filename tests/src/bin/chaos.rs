@@ -37,9 +37,23 @@ struct Args {
     keep: bool,
 }
 
+/// Exit code of a run that came to no verdict.
+const NO_VERDICT: u8 = 2;
+
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    match judge(Args::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("no verdict: {error:#}"));
+            ExitCode::from(NO_VERDICT)
+        }
+    }
+}
+
+/// Whether every promise was kept.
+async fn judge(args: Args) -> anyhow::Result<bool> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(0..100_000));
     let mut options = Options::new(seed, Duration::try_from_secs_f64(args.minutes * 60.0)?);
     options.pods = usize::from(args.pods);
@@ -53,11 +67,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let outcome = chaos::run(&options, say).await?;
     say(&format!("\n{}", chaos::report(&outcome)));
     say(&chaos::verdict(&outcome));
-    Ok(if outcome.verdict.violations.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(outcome.verdict.violations.is_empty())
 }
 
 fn say(line: &str) {

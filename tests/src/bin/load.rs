@@ -35,9 +35,23 @@ struct Args {
     keep: bool,
 }
 
+/// Exit code of a run that came to no verdict.
+const NO_VERDICT: u8 = 2;
+
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    match judge(Args::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("no verdict: {error:#}"));
+            ExitCode::from(NO_VERDICT)
+        }
+    }
+}
+
+/// Whether every promise was kept.
+async fn judge(args: Args) -> anyhow::Result<bool> {
     let options = Options {
         jobs: usize::from(args.jobs),
         period: Duration::try_from_secs_f64(args.period)?,
@@ -56,11 +70,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     } else {
         "VERDICT: not passed."
     });
-    Ok(if passes {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(passes)
 }
 
 fn say(line: &str) {

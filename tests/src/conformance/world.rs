@@ -258,6 +258,7 @@ impl World {
         Decision::Fire {
             task: self.task(job, seconds),
             to: to.address.clone(),
+            after: Timestamp::EPOCH,
         }
     }
 
@@ -272,6 +273,7 @@ impl World {
                 count: to - from + 1,
                 why: why.into(),
             },
+            after: Timestamp::EPOCH,
         }
     }
 

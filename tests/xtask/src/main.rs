@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench|chaos|load`.
+//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench|sim|chaos|load`.
 //!
 //! Each command is a module with an `Args` and a `run`; add one and name it in [`Command`].
 
@@ -15,6 +15,7 @@ mod demo;
 mod guests;
 mod host;
 mod setup;
+mod sim;
 mod test;
 
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ enum Command {
     Test(test::Args),
     /// Measures the product beside what its store does at most.
     Bench(bench::Args),
+    /// Simulates fleets by their seeds, and hunts for broken promises.
+    Sim(sim::Args),
     /// Kills, freezes and cuts off pods for minutes, and judges whether every promise was kept.
     Chaos(chaos::ChaosArgs),
     /// Passes the load test of the settlement article.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Chaos(args) => chaos::chaos(&args),
         Command::Load(args) => chaos::load(&args),
     };

@@ -108,15 +108,20 @@ pub async fn run(
     Ok((counted, outcome))
 }
 
-/// One pod dies, then the leader, then the leader is cut off for longer than its lease lasts.
+/// One pod dies, then the leader, then the leader is cut off for longer than its lease lasts, or frozen
+/// where nothing can be cut.
 fn faults(options: &Options) -> Vec<Planned> {
     let step = options.time / 4;
     let ttl = options.timing.lock_ttl();
     let planned = |fault| Planned { after: step, fault };
+    let third = match options.store {
+        StoreKind::Redis => Fault::Cut(Who::Leader, Cut::HoldBoth, ttl),
+        StoreKind::Sqlite => Fault::Freeze(Who::Leader, ttl),
+    };
     vec![
         planned(Fault::Kill(Who::Any(1), ttl)),
         planned(Fault::Kill(Who::Leader, ttl)),
-        planned(Fault::Cut(Who::Leader, Cut::HoldBoth, ttl)),
+        planned(third),
     ]
 }
 

@@ -60,9 +60,7 @@ async fn judge(args: Args) -> anyhow::Result<bool> {
     (options.store, options.timing) = (args.store, args.timing);
     options.pace = args.pace.map(Duration::try_from_secs_f64).transpose()?;
     options.keep = args.keep;
-    if !args.faults.is_empty() {
-        options.kinds = args.faults;
-    }
+    options.kinds = args.faults;
     say(&format!("seed {seed} (repeat with --seed {seed})"));
     let outcome = chaos::run(&options, say).await?;
     say(&format!("\n{}", chaos::report(&outcome)));

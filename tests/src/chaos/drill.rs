@@ -73,8 +73,8 @@ pub async fn drill(
         tokio::spawn(async move { fleet.supervise().await })
     };
     harm(fleet, workload, faults, began + time, &say).await?;
-    for slot in &fleet.slots {
-        slot.proxy.heal();
+    for proxy in fleet.slots.iter().filter_map(|slot| slot.proxy.as_ref()) {
+        proxy.heal();
     }
     fleet.whole(HEAL).await?;
     say("the fleet is whole again; firing goes on for a moment, then stops");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use tokio::time::sleep;
 use wasmcron_core::time::Timestamp;
 
@@ -10,7 +10,7 @@ use super::plan::{Cut, Fault, Who};
 use crate::fleet::{self, Fleet, Held, Signal, Slot};
 use crate::guests;
 use crate::history::{self, Harm, Span};
-use crate::proxy::Way;
+use crate::proxy::{Proxy, Way};
 use crate::redis_server::RedisServer;
 
 /// How long a pod may take to end after SIGTERM: its drain, and much slack.
@@ -53,7 +53,9 @@ pub async fn inject(
             write(fleet, from, Harm::Swapped, None, fault.to_string());
         }
         _ => {
-            let Ok(mut server) = fleet.backing.server.try_lock() else {
+            let server = fleet.backing.server();
+            let server = server.with_context(|| format!("{fault}: this store has no server"))?;
+            let Ok(mut server) = server.try_lock() else {
                 say(format!("{fault}: it is away already"));
                 return Ok(());
             };
@@ -150,15 +152,15 @@ async fn harm_pod(fleet: &Fleet, slot: &Slot, mut held: Held<'_>, fault: Fault) 
             Ok(Harm::Frozen)
         }
         Fault::Cut(_, cut, time) => {
-            disturb(slot, cut, time).await;
+            let proxy = slot.proxy.as_ref();
+            disturb(proxy.context("nothing to cut")?, cut, time).await;
             Ok(Harm::Cut)
         }
         _ => bail!("{fault} is no fault of a pod"),
     }
 }
 
-async fn disturb(slot: &Slot, cut: Cut, time: Duration) {
-    let proxy = &slot.proxy;
+async fn disturb(proxy: &Proxy, cut: Cut, time: Duration) {
     match cut {
         Cut::HoldRequests => proxy.set(Way::Held, Way::Open),
         Cut::HoldAnswers => proxy.set(Way::Open, Way::Held),

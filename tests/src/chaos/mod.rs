@@ -9,7 +9,7 @@ mod workload;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::fleet::{Fleet, Plan, StoreKind, Timing};
 
@@ -33,7 +33,7 @@ pub struct Options {
     pub store: StoreKind,
     /// About how often a fault begins; none: often enough that some overlap.
     pub pace: Option<Duration>,
-    /// Only these kinds of faults.
+    /// Only these kinds of faults; none named: all that the store can be met by.
     pub kinds: Vec<Kind>,
     /// Keep the folder with settings and logs.
     pub keep: bool,
@@ -50,10 +50,24 @@ impl Options {
             timing: Timing::Fast,
             store: StoreKind::Redis,
             pace: None,
-            kinds: Kind::ALL.to_vec(),
+            kinds: Vec::new(),
             keep: false,
         }
     }
+}
+
+fn kinds(options: &Options) -> Result<Vec<Kind>> {
+    let possible = Kind::of(options.store);
+    if options.kinds.is_empty() {
+        return Ok(possible);
+    }
+    if let Some(kind) = options.kinds.iter().find(|kind| !possible.contains(kind)) {
+        bail!(
+            "{kind:?} cannot happen to {:?}; {possible:?} can",
+            options.store
+        );
+    }
+    Ok(options.kinds.clone())
 }
 
 /// Runs it; `say` hears what happens, a line at a time.
@@ -65,8 +79,8 @@ pub async fn run(
     say: impl Fn(&str) + Clone + Send + Sync + 'static,
 ) -> Result<Outcome> {
     let pace = options.pace.unwrap_or(options.timing.lock_ttl());
-    let kinds = &options.kinds;
-    let faults = plan(options.seed, options.time, pace, options.timing, kinds);
+    let kinds = kinds(options)?;
+    let faults = plan(options.seed, options.time, pace, options.timing, &kinds);
     let fleet = Fleet::new(Plan {
         name: "chaos",
         pods: options.pods,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::fleet::Timing;
+use crate::fleet::{StoreKind, Timing};
 
 /// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,6 +40,18 @@ impl Kind {
         Kind::StoreRefuse,
         Kind::Swap,
     ];
+
+    /// Those that a store can be met by: a file has no server and nothing before it.
+    #[must_use]
+    pub fn of(store: StoreKind) -> Vec<Kind> {
+        let anywhere = |kind: &Kind| match kind {
+            Kind::Kill | Kind::Terminate | Kind::Freeze | Kind::Swap => true,
+            Kind::Cut | Kind::StoreRestart | Kind::StorePause | Kind::StoreRefuse => {
+                store == StoreKind::Redis
+            }
+        };
+        Kind::ALL.into_iter().filter(anywhere).collect()
+    }
 
     /// How often it comes, beside the others.
     fn weight(self) -> u32 {

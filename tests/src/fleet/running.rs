@@ -63,7 +63,7 @@ impl Fleet {
     /// When the store, a proxy or a file cannot be made.
     pub async fn new(plan: Plan) -> Result<Fleet> {
         let site = Site::new(plan.name, plan.timing)?;
-        let backing = Backing::start(plan.store).await?;
+        let backing = Backing::start(plan.store, site.path()).await?;
         let mut slots = Vec::new();
         for letter in ('a'..='z').take(plan.pods) {
             let address = format!("pod-{letter}");

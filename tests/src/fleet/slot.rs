@@ -18,8 +18,8 @@ const REST: Duration = Duration::from_millis(300);
 pub struct Slot {
     /// The pod's address.
     pub address: String,
-    /// Between it and the store.
-    pub proxy: Proxy,
+    /// Between it and the store, if anything is.
+    pub proxy: Option<Proxy>,
     config: PathBuf,
     process: Mutex<Option<PodProcess>>,
 }
@@ -28,7 +28,7 @@ pub struct Slot {
 pub type Held<'a> = MutexGuard<'a, Option<PodProcess>>;
 
 impl Slot {
-    pub(super) fn new(address: String, proxy: Proxy, config: PathBuf) -> Slot {
+    pub(super) fn new(address: String, proxy: Option<Proxy>, config: PathBuf) -> Slot {
         Slot {
             address,
             proxy,

@@ -57,7 +57,7 @@ struct FleetArgs {
     /// How many pods.
     #[arg(long)]
     pods: Option<u8>,
-    /// Where the pods meet: redis.
+    /// Where the pods meet: redis or sqlite.
     #[arg(long)]
     store: Option<String>,
     /// How the pods are timed: fast or defaults.

@@ -24,7 +24,16 @@ pub fn run(args: &Args) -> Result<()> {
     println!("building for release; the first time takes many minutes");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.current_dir(host::root());
-    cargo.args(["run", "--quiet", "--release", "-p", "wasmcron-sim", "--bin", "sim", "--"]);
+    cargo.args([
+        "run",
+        "--quiet",
+        "--release",
+        "-p",
+        "wasmcron-sim",
+        "--bin",
+        "sim",
+        "--",
+    ]);
     cargo.args(&args.rest);
     host::run(&mut cargo, LIMIT)
 }

@@ -20,6 +20,8 @@ pub enum Signal {
     Kill,
     /// SIGTERM.
     Terminate,
+    /// SIGINT, as Ctrl-C sends it.
+    Interrupt,
     /// SIGSTOP.
     Stop,
     /// SIGCONT.
@@ -35,6 +37,7 @@ impl Signal {
         let name = match self {
             Signal::Kill => "-KILL",
             Signal::Terminate => "-TERM",
+            Signal::Interrupt => "-INT",
             Signal::Stop => "-STOP",
             Signal::Continue => "-CONT",
         };
@@ -113,6 +116,17 @@ impl PodProcess {
         self.words().contains(text)
     }
 
+    /// Where its HTTP port listens, once it said so.
+    #[must_use]
+    pub fn http(&self) -> Option<String> {
+        let words = self.words();
+        let mut lines = words
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let started = lines.find(|line| line["message"] == "pod.started")?;
+        Some(started["http"].as_str()?.to_owned())
+    }
+
     /// The last lines that it logged since it was started.
     #[must_use]
     pub fn last_words(&self, lines: usize) -> String {
@@ -121,7 +135,9 @@ impl PodProcess {
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    fn words(&self) -> String {
+    /// Everything that it logged since it was started.
+    #[must_use]
+    pub fn words(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(bytes.get(self.from..).unwrap_or_default()).into_owned()
     }

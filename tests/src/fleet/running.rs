@@ -20,8 +20,10 @@ use crate::servers::requests::now_ms;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long a pod may take to end after SIGTERM: its drain, and much slack.
 const END: Duration = Duration::from_secs(60);
-/// Top-level settings of every pod: enough room for jobs that mostly wait, and a short drain.
-const SETTINGS: &str = "pod.capacity = 12\npod.drain_timeout = \"5s\"\nretention.runs = 1000000\n";
+/// Settings of every pod: room for jobs that mostly wait, a short drain, every record, and no quarantine
+/// although pods are killed for minutes on end.
+const SETTINGS: &str = "pod.capacity = 12\npod.drain_timeout = \"5s\"\nretention.runs = 1000000\n\
+                        recovery.max_recoveries = 1000\n";
 
 /// What a fleet consists of.
 #[derive(Clone, Copy, Debug)]

@@ -77,11 +77,10 @@ impl Site {
     /// When they cannot be written.
     pub fn configure(&self, address: &str, store: &str, more: &str) -> Result<PathBuf> {
         let timing = self.timing.settings();
-        let answer = self.timing.answer().as_millis();
         let text = format!(
-            "store = \"{store}\"\nstore_timeout = \"{answer}ms\"\npod.address = \"{address}\"\nlog.format = \"json\"\n\
+            "store = \"{store}\"\npod.address = \"{address}\"\nlog.format = \"json\"\n\
              log.level = \"wasmcron=debug,info\"\nplugins.directory = \"plugins\"\nplugins.poll = \"2s\"\n\
-             plugins.cache = \"cache\"\njobs.directory = \"jobs\"\njobs.poll = \"2s\"\n{more}\n{timing}"
+             plugins.cache = \"cache\"\njobs.directory = \"jobs\"\njobs.poll = \"2s\"\n{timing}{more}"
         );
         let config = self.path().join(format!("{address}.toml"));
         replace(&config, text.as_bytes())?;

@@ -14,16 +14,17 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// The tables of a pod's settings, after all top-level keys. Pods that are killed for minutes on end
-    /// shall not get their jobs quarantined.
-    pub(super) fn settings(self) -> &'static str {
+    /// The lines of a pod's settings that say so, all of them top-level keys.
+    #[must_use]
+    pub fn settings(self) -> &'static str {
         match self {
-            Timing::Defaults => "[recovery]\nmax_recoveries = 1000\n",
+            Timing::Defaults => "",
             Timing::Fast => {
-                "[leader]\nttl = \"1500ms\"\nrenewal = \"300ms\"\n\
-                 [subscribers]\nheartbeat = \"300ms\"\nwindow = \"1200ms\"\n\
-                 [lock]\nttl = \"2s\"\nrenewal = \"300ms\"\nmargin = \"300ms\"\n\
-                 [recovery]\nscan = \"200ms\"\nsession_grace = \"500ms\"\nmax_recoveries = 1000\n"
+                "store_timeout = \"300ms\"\n\
+                 leader.ttl = \"1500ms\"\nleader.renewal = \"300ms\"\n\
+                 subscribers.heartbeat = \"300ms\"\nsubscribers.window = \"1200ms\"\n\
+                 lock.ttl = \"2s\"\nlock.renewal = \"300ms\"\nlock.margin = \"300ms\"\n\
+                 recovery.scan = \"200ms\"\nrecovery.session_grace = \"500ms\"\n"
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The attempts this pod executes or is about to, and what it may take besides.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use wasmcron_core::decide::claim::Local;
-use wasmcron_core::ids::{Delivery, Digest, RunId};
+use wasmcron_core::ids::{Delivery, Digest, Fence, RunId};
 use wasmcron_runtime::AttemptControl;
 use wasmcron_store::queue::Taken;
 use wasmcron_store::runs::AttemptRef;
@@ -37,7 +37,7 @@ pub struct Attempts {
 struct Inner {
     executing: BTreeMap<RunId, Executing>,
     /// Those among them whose guest is over and whose end is being written.
-    concluding: HashSet<AttemptRef>,
+    concluding: BTreeSet<(RunId, Fence)>,
     in_hand: BTreeSet<(RunId, Delivery)>,
     exclusive: Option<RunId>,
     draining: bool,
@@ -79,7 +79,7 @@ impl Attempts {
 
     /// Notes that an attempt's guest is over: `finish` alone says from now on what became of it.
     pub fn conclude(&self, attempt: &AttemptRef) {
-        self.lock().concluding.insert(attempt.clone());
+        self.lock().concluding.insert(named(attempt));
     }
 
     /// Whether an attempt's guest may still be at work.
@@ -87,7 +87,8 @@ impl Attempts {
     pub fn has_guest(&self, attempt: &AttemptRef) -> bool {
         let inner = self.lock();
         let known = inner.executing.get(&attempt.run);
-        known.is_some_and(|known| known.attempt == *attempt) && !inner.concluding.contains(attempt)
+        known.is_some_and(|known| known.attempt == *attempt)
+            && !inner.concluding.contains(&named(attempt))
     }
 
     /// Forgets an attempt whose `finish` was answered.
@@ -100,7 +101,7 @@ impl Attempts {
         {
             inner.executing.remove(&attempt.run);
         }
-        inner.concluding.remove(attempt);
+        inner.concluding.remove(&named(attempt));
         drop(inner);
         self.changed.notify_waiters();
     }
@@ -196,10 +197,12 @@ impl Attempts {
     }
 }
 
+fn named(attempt: &AttemptRef) -> (RunId, Fence) {
+    (attempt.run.clone(), attempt.fence)
+}
+
 #[cfg(test)]
 mod tests {
-    use wasmcron_core::ids::Fence;
-
     use super::*;
 
     fn executing(fence: u64) -> Executing {

@@ -106,7 +106,7 @@ impl Bridge {
 
     /// Writes a line of the platform's own into the run's log.
     pub fn note(&self, message: &str) {
-        tracing::warn!(run = %self.attempt.run, message, "run.note");
+        tracing::warn!(run = %self.attempt.run, note = message, "run.note");
         self.push(StoredLine {
             at: self.pod.clock.now(),
             attempt: self.number,

@@ -461,8 +461,8 @@ fn note_end(
             tracing::info!(%run, attempt = number, %fence, outcome, next, answer, seconds, "run.finished");
         }
         other => {
-            let message = other.message();
-            tracing::warn!(%run, attempt = number, %fence, outcome, next, answer, seconds, message, "run.finished");
+            let why = other.message();
+            tracing::warn!(%run, attempt = number, %fence, outcome, next, answer, seconds, why, "run.finished");
         }
     }
 }

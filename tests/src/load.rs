@@ -159,13 +159,16 @@ fn count(options: &Options, outcome: &Outcome) -> Counted {
     }
     let takeovers = outcome.figures.takeovers.iter().map(|one| one.length);
     let firings = outcome.verdict.counted.firings;
+    // Each job's last firing stands for the period after it.
+    let first = runs.iter().map(|run| run.nominal).min().unwrap_or_default();
+    let last = runs.iter().map(|run| run.nominal).max().unwrap_or_default();
+    let stretch = last.since(first) + options.period;
     Counted {
         missed,
         doubled: broken(&[Rule::OneRun, Rule::EndsOnce]),
         rerun: outcome.verdict.counted.rerun,
         firings,
-        rate: f64::from(u32::try_from(firings).unwrap_or(u32::MAX))
-            / outcome.fired_for.as_secs_f64(),
+        rate: f64::from(u32::try_from(firings).unwrap_or(u32::MAX)) / stretch.as_secs_f64(),
         takeover: takeovers.max().unwrap_or_default(),
         late: (at(50), at(99)),
         by_pod,

@@ -42,8 +42,6 @@ pub struct Outcome {
     pub history: History,
     /// What store and target held in the end.
     pub reading: Reading,
-    /// How long firing went on.
-    pub fired_for: Duration,
     /// How often a pod ended before it served, since the store was away.
     pub failed_starts: u32,
 }
@@ -81,7 +79,6 @@ pub async fn drill(
     sleep(2 * LATE).await;
     let stopped = fleet::now();
     stop_firing(&fleet.backing.store, &workload.jobs).await?;
-    let fired_for = began.elapsed();
     let over = idle(&fleet.backing.store).await?;
     say(over.as_deref().unwrap_or("everything that ran is over"));
     supervisor.abort();
@@ -108,7 +105,6 @@ pub async fn drill(
         figures: figures(&history),
         history,
         reading,
-        fired_for,
         failed_starts: fleet.failed_starts(),
     })
 }

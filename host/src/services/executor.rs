@@ -429,6 +429,11 @@ fn outcome(ending: &Ending) -> Outcome {
     }
 }
 
+/// Whether the run ended here: an end that was refused is told of by whoever owns the run.
+fn ends_run(next: &Next, answer: &str) -> bool {
+    answer == "finished" && matches!(next, Next::End { .. })
+}
+
 fn note_end(
     pod: &Pod,
     job: &Job,
@@ -440,7 +445,7 @@ fn note_end(
     let outcome = finish.outcome.as_str();
     pod.metrics.outcomes.with_label_values(&[outcome]).inc();
     pod.metrics.event("run.finished");
-    if matches!(finish.next, Next::End { .. }) {
+    if ends_run(&finish.next, answer) {
         pod.metrics.run_ended(
             job.name.as_str(),
             pod.clock.now().since(attempt.task.nominal),
@@ -464,5 +469,23 @@ fn note_end(
             let why = other.message();
             tracing::warn!(%run, attempt = number, %fence, outcome, next, answer, seconds, why, "run.finished");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmcron_core::run::RunState;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_end_is_not_counted_as_the_runs_end() {
+        let end = Next::End {
+            state: RunState::Succeeded,
+            why: None,
+        };
+        assert!(ends_run(&end, "finished"));
+        assert!(!ends_run(&end, "fenced"));
+        assert!(!ends_run(&end, "none"));
     }
 }

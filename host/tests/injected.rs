@@ -91,6 +91,31 @@ fn services_ask_their_machine_and_nobody_else() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// A field of that name hides the event's own in the pod's JSON log: no line said `run.finished` of an
+/// attempt that failed.
+#[test]
+fn no_event_has_a_field_called_message() {
+    let mut found = Vec::new();
+    for path in services() {
+        let (name, code) = code(&path);
+        for event in code.split("tracing::").skip(1) {
+            let (fields, _) = event.split_once(';').unwrap_or((event, ""));
+            let outside: String = fields.split('"').step_by(2).collect();
+            let mut names = outside
+                .split([',', '('])
+                .map(|field| field.split('=').next().unwrap_or_default().trim());
+            if names.any(|name| matches!(name, "message" | "%message" | "?message")) {
+                found.push(format!("{name}: {}", fields.trim()));
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "call it `why` or `note`:\n{}",
+        found.join("\n")
+    );
+}
+
 #[test]
 fn every_select_has_an_order() {
     let mut found = Vec::new();

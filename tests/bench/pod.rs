@@ -1,16 +1,14 @@
 //! Pods as processes with default settings, on a private server.
 
 use std::collections::HashMap;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::task::JoinHandle;
 use wasmcron_store::Store;
+use wasmcron_tests::fleet::{self, PodProcess, Timing};
 use wasmcron_tests::redis_server::RedisServer;
-use wasmcron_tests::{guests, host_binary};
 
 use crate::raw;
 use crate::wire::{Reply, Wire};
@@ -20,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Of the times in `/proc/PID/stat`, in a second.
 const TICKS: f64 = 100.0;
 
-/// A server, and the folders that its pods read.
+/// A server, and the folder that its pods read.
 pub struct Site {
     /// The server.
     pub redis: RedisServer,
     /// The store on it.
     pub store: Arc<dyn Store>,
-    folder: tempfile::TempDir,
+    folder: fleet::Site,
 }
 
 impl Site {
@@ -34,15 +32,9 @@ impl Site {
     pub async fn new(plugins: &[&str]) -> Result<Site> {
         let redis = RedisServer::start().await;
         let store = raw::store(redis.port()).await?;
-        let folder = tempfile::Builder::new()
-            .prefix("wasmcron-bench-")
-            .tempdir()?;
-        for name in ["plugins", "jobs"] {
-            std::fs::create_dir(folder.path().join(name))?;
-        }
+        let folder = fleet::Site::new("bench", Timing::Defaults)?;
         for plugin in plugins {
-            let to = folder.path().join("plugins").join(format!("{plugin}.wasm"));
-            std::fs::copy(guests::component(plugin)?, to)?;
+            folder.install(plugin)?;
         }
         Ok(Site {
             redis,
@@ -53,95 +45,41 @@ impl Site {
 
     /// Writes a job file; `schedule` is a line of it, empty for a job that is run by hand.
     pub fn job(&self, name: &str, plugin: &str, schedule: &str) -> Result<()> {
-        let text =
-            format!("name = \"{name}\"\nplugin = \"{plugin}\"\ntimeout = \"1m\"\n{schedule}\n");
-        let path = self.folder.path().join("jobs").join(format!("{name}.toml"));
-        Ok(std::fs::write(path, text)?)
+        let text = format!("plugin = \"{plugin}\"\ntimeout = \"1m\"\n{schedule}\n");
+        self.folder.write_job(name, &text)
     }
 
-    /// Starts a pod and waits until it has opened so many jobs.
-    pub async fn pod(&self, jobs: u64) -> Result<Pod> {
-        let (folder, url) = (self.folder.path(), self.redis.url());
-        let config = folder.join("wasmcron.toml");
+    /// Starts a pod with default settings and waits until it has opened so many jobs.
+    pub async fn pod(&self, jobs: u64) -> Result<PodProcess> {
+        let config = self.folder.path().join("wasmcron.toml");
+        let url = self.redis.url();
         std::fs::write(
             &config,
             format!("store = \"{url}\"\npod.address = \"pod\"\nplugins.cache = \"cache\"\n"),
         )?;
-        let mut pod = Pod::start(&config)?;
+        let mut pod = PodProcess::spawn("pod", &config)?;
         let end = Instant::now() + PATIENCE;
         loop {
             let leads = self.store.leader().await?.is_some();
             if leads && self.store.counts().await?.jobs >= jobs {
                 return Ok(pod);
             }
-            if Instant::now() >= end || pod.child.try_wait()?.is_some() {
-                let said = std::fs::read_to_string(config.with_extension("log"))?;
-                bail!("the pod did not open its jobs:\n{said}");
+            if Instant::now() >= end || pod.exited()?.is_some() {
+                bail!("the pod did not open its jobs:\n{}", pod.last_words(50));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
-
-    /// The server's process.
-    pub async fn redis_id(&self) -> Result<u32> {
-        let mut wire = Wire::connect(self.redis.port()).await?;
-        let info = wire.command(&["INFO", "server"]).await?;
-        let text = String::from_utf8_lossy(info.text()).into_owned();
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("process_id:"));
-        line.and_then(|id| id.trim().parse().ok())
-            .context("the server's process id")
-    }
 }
 
-/// A running pod; killed when dropped.
-pub struct Pod {
-    child: Child,
-}
-
-impl Pod {
-    fn start(config: &Path) -> Result<Pod> {
-        let log = std::fs::File::create(config.with_extension("log"))?;
-        let mut command = Command::new(host_binary::path());
-        command.arg("serve").arg("--config").arg(config);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        // A pod takes such variables for settings, and whoever debugs makes each error cost more.
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("WASMCRON_") || text == "RUST_BACKTRACE" {
-                command.env_remove(&name);
-            }
-        }
-        let child = command.spawn().context("cannot start a pod")?;
-        Ok(Pod { child })
-    }
-
-    /// Its process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Resident memory, in megabytes of a million bytes.
-    pub fn resident(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib: f64 = line
-            .and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
-            .context("VmRSS")?;
-        Ok(kib * 1024.0 / 1e6)
-    }
-}
-
-impl Drop for Pod {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Resident memory of a process, in megabytes of a million bytes.
+pub fn resident(id: u32) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: f64 = line
+        .and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
+        .context("VmRSS")?;
+    Ok(kib * 1024.0 / 1e6)
 }
 
 /// Processor time that a process used so far, in seconds.

@@ -166,6 +166,25 @@ async fn c27_no_live_worker_writes_nothing() {
     );
 }
 
+/// A pod that starts while the store takes no writes waits for it, as a running one does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_starts_during_a_failover() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet
+        .redis_command::<()>(&["REPLICAOF", "127.0.0.1", "1"])
+        .await;
+    let take_writes = async {
+        until("a refused write", PATIENCE, async || {
+            let errors: String = fleet.redis_command(&["INFO", "errorstats"]).await;
+            errors.contains("errorstat_READONLY").then_some(())
+        })
+        .await;
+        fleet.redis_command::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+    };
+    let (_pod, ()) = tokio::join!(fleet.pod("a"), take_writes);
+    fleet.live(1).await;
+}
+
 /// SIGTERM: the run yields with its checkpoint and goes on elsewhere at once; the exit code is 0.
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_hands_over() {

@@ -27,11 +27,15 @@ pub fn path() -> &'static Path {
     })
 }
 
-/// The product's program as a command, without the variables that are meant for tests.
+/// The product's program as a command, without variables that are meant for tests or for whoever runs
+/// them: it takes some for settings, and with a backtrace each error costs more.
 pub fn command() -> Command {
     let mut command = Command::new(path());
-    for variable in [VARIABLE, "WASMCRON_GUESTS", "WASMCRON_REDIS_SERVER"] {
-        command.env_remove(variable);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("WASMCRON_") || text == "RUST_BACKTRACE" {
+            command.env_remove(&name);
+        }
     }
     command
 }

@@ -95,12 +95,26 @@ impl RedisServer {
         self.port
     }
 
-    /// Ends it as a crash would. What it held is lost.
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends it a command, as an operator would; answers the first line of its answer, none if it does
+    /// not answer within a second.
+    pub async fn tell(&self, command: &str) -> Option<String> {
+        let answer = ask(self.port, command).await?;
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        text.lines().next().map(str::to_owned)
+    }
+
+    /// Ends it as a crash would. What it held and did not persist is lost.
     pub fn kill(&mut self) {
         end(&mut self.process);
     }
 
-    /// Starts it again, empty, on the same port.
+    /// Starts it again on the same port: empty, unless it was started to persist what it holds.
     ///
     /// # Panics
     /// When it does not come up.
@@ -201,7 +215,7 @@ async fn ready(process: &mut Child, port: u16) -> Result<(), String> {
         if let Ok(Some(status)) = process.try_wait() {
             return Err(format!("it ended with {status}"));
         }
-        if let Some(answer) = ping(port).await
+        if let Some(answer) = ask(port, "PING").await
             && matches!(answer.first(), Some(b'+' | b'-'))
             && !answer.starts_with(b"-LOADING")
         {
@@ -214,10 +228,11 @@ async fn ready(process: &mut Child, port: u16) -> Result<(), String> {
     }
 }
 
-async fn ping(port: u16) -> Option<Vec<u8>> {
+async fn ask(port: u16, command: &str) -> Option<Vec<u8>> {
     let ask = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-        stream.write_all(b"PING\r\n").await.ok()?;
+        let line = format!("{command}\r\n");
+        stream.write_all(line.as_bytes()).await.ok()?;
         let mut answer = vec![0; 64];
         let read = stream.read(&mut answer).await.ok()?;
         answer.truncate(read);

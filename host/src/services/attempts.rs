@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use wasmcron_core::decide::claim::Local;
-use wasmcron_core::ids::{Delivery, Digest, RunId};
+use wasmcron_core::ids::{Delivery, Digest, Fence, RunId};
 use wasmcron_runtime::AttemptControl;
 use wasmcron_store::queue::Taken;
 use wasmcron_store::runs::AttemptRef;
@@ -36,6 +36,8 @@ pub struct Attempts {
 #[derive(Debug, Default)]
 struct Inner {
     executing: BTreeMap<RunId, Executing>,
+    /// Those among them whose guest is over and whose end is being written.
+    concluding: BTreeSet<(RunId, Fence)>,
     in_hand: BTreeSet<(RunId, Delivery)>,
     exclusive: Option<RunId>,
     draining: bool,
@@ -75,6 +77,20 @@ impl Attempts {
             .insert(executing.attempt.run.clone(), executing);
     }
 
+    /// Notes that an attempt's guest is over: `finish` alone says from now on what became of it.
+    pub fn conclude(&self, attempt: &AttemptRef) {
+        self.lock().concluding.insert(named(attempt));
+    }
+
+    /// Whether an attempt's guest may still be at work.
+    #[must_use]
+    pub fn has_guest(&self, attempt: &AttemptRef) -> bool {
+        let inner = self.lock();
+        let known = inner.executing.get(&attempt.run);
+        known.is_some_and(|known| known.attempt == *attempt)
+            && !inner.concluding.contains(&named(attempt))
+    }
+
     /// Forgets an attempt whose `finish` was answered.
     pub fn end(&self, attempt: &AttemptRef) {
         let mut inner = self.lock();
@@ -85,6 +101,7 @@ impl Attempts {
         {
             inner.executing.remove(&attempt.run);
         }
+        inner.concluding.remove(&named(attempt));
         drop(inner);
         self.changed.notify_waiters();
     }
@@ -177,5 +194,49 @@ impl Attempts {
     /// Waits until an entry is settled or an attempt ends, from the moment this future is created.
     fn changed(&self) -> impl Future<Output = ()> + '_ {
         self.changed.notified()
+    }
+}
+
+fn named(attempt: &AttemptRef) -> (RunId, Fence) {
+    (attempt.run.clone(), attempt.fence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn executing(fence: u64) -> Executing {
+        Executing {
+            attempt: AttemptRef {
+                job: "a".parse().expect("a name"),
+                run: "a@2026-01-31T01:00:00Z".parse().expect("a run"),
+                fence: Fence(fence),
+            },
+            control: AttemptControl::new(),
+            digest: Digest::of(b"plugin"),
+            hands_over: false,
+            cancelled_by: Arc::default(),
+        }
+    }
+
+    /// The lock goes with the end, so an extension that is under way then is answered `Lost`.
+    #[test]
+    fn an_attempt_that_ended_is_not_taken_for_fenced() {
+        let attempts = Attempts::default();
+        let first = executing(1);
+        attempts.begin(first.clone());
+        assert!(attempts.has_guest(&first.attempt));
+        attempts.conclude(&first.attempt);
+        assert!(!attempts.has_guest(&first.attempt));
+        assert_eq!(attempts.running(), 1, "its lock is extended all the same");
+        // The next attempt of the run, claimed before the end of the first was answered, has a guest.
+        let second = executing(2);
+        attempts.begin(second.clone());
+        assert!(attempts.has_guest(&second.attempt));
+        attempts.end(&first.attempt);
+        assert!(attempts.has_guest(&second.attempt));
+        assert!(!attempts.has_guest(&first.attempt));
+        attempts.end(&second.attempt);
+        assert!(!attempts.has_guest(&second.attempt));
     }
 }

@@ -106,7 +106,7 @@ impl Bridge {
 
     /// Writes a line of the platform's own into the run's log.
     pub fn note(&self, message: &str) {
-        tracing::warn!(run = %self.attempt.run, message, "run.note");
+        tracing::warn!(run = %self.attempt.run, note = message, "run.note");
         self.push(StoredLine {
             at: self.pod.clock.now(),
             attempt: self.number,
@@ -199,6 +199,7 @@ impl Bridge {
     fn fenced(&self) -> WriteRefused {
         self.fenced.store(true, Ordering::Release);
         self.pod.metrics.fenced.inc();
+        tracing::warn!(run = %self.attempt.run, fence = %self.attempt.fence, "run.fenced");
         WriteRefused::Fenced
     }
 }
@@ -224,7 +225,7 @@ impl AttemptHost for Bridge {
                 self.seq.store(seq, Ordering::Release);
                 self.saves.fetch_add(1, Ordering::AcqRel);
                 self.pod.metrics.event("checkpoint.saved");
-                tracing::debug!(run = %self.attempt.run, seq, bytes = data.len(), "checkpoint.saved");
+                tracing::debug!(run = %self.attempt.run, fence = %self.attempt.fence, seq, bytes = data.len(), "checkpoint.saved");
                 Ok(())
             }
             Saved::Fenced => Err(self.fenced()),

@@ -55,7 +55,8 @@ pub async fn execute(
         Ok((plugin, spec)) => {
             pod.metrics.event("run.started");
             observe_start(pod, &attempt.task);
-            tracing::info!(run = %names.run, attempt = attempt.task.attempt, plugin = plugin.digest().short(), "run.started");
+            let from = attempt.checkpoint.as_ref().map_or(0, |saved| saved.seq);
+            tracing::info!(run = %names.run, attempt = attempt.task.attempt, fence = %names.fence, from, plugin = plugin.digest().short(), "run.started");
             plugin.execute(spec, bridge.clone()).await
         }
         Err(end) => ended_before_it_began(end),
@@ -289,8 +290,9 @@ async fn conclude(
         state_limit: job.limits.state,
         retention: pod.retention(),
     };
-    let finish = send(pod, finish).await;
-    note_end(pod, job, attempt, &finish, report.wall);
+    pod.attempts.conclude(names);
+    let (finish, answer) = send(pod, finish).await;
+    note_end(pod, job, attempt, &finish, answer, report.wall);
 }
 
 /// Whether a job that cannot resume runs again after the platform lost it. Without an answer of the
@@ -326,15 +328,16 @@ fn next(after: After) -> Next {
     }
 }
 
-async fn send(pod: &Pod, mut finish: Finish) -> Finish {
+/// Repeats `finish` until it is answered; says what was sent last, and the answer.
+async fn send(pod: &Pod, mut finish: Finish) -> (Finish, &'static str) {
     let outage = Outage::new("finish", &pod.machine);
     loop {
         match pod.store.finish(&finish).await {
-            Ok(Finished::Finished | Finished::AlreadyFinished) => return finish,
+            Ok(Finished::Finished | Finished::AlreadyFinished) => return (finish, "finished"),
             Ok(Finished::Fenced) => {
                 pod.metrics.fenced.inc();
                 tracing::warn!(run = %finish.attempt.run, fence = %finish.attempt.fence, "run.fenced");
-                return finish;
+                return (finish, "fenced");
             }
             Ok(Finished::TooLarge(limit)) => {
                 let message =
@@ -353,7 +356,7 @@ async fn send(pod: &Pod, mut finish: Finish) -> Finish {
             Err(error) => {
                 let wait = outage.failed(&error, &pod.metrics);
                 if !pod.rest(wait).await {
-                    return finish;
+                    return (finish, "none");
                 }
             }
         }
@@ -426,25 +429,63 @@ fn outcome(ending: &Ending) -> Outcome {
     }
 }
 
-fn note_end(pod: &Pod, job: &Job, attempt: &Attempt, finish: &Finish, wall: Duration) {
+/// Whether the run ended here: an end that was refused is told of by whoever owns the run.
+fn ends_run(next: &Next, answer: &str) -> bool {
+    answer == "finished" && matches!(next, Next::End { .. })
+}
+
+fn note_end(
+    pod: &Pod,
+    job: &Job,
+    attempt: &Attempt,
+    finish: &Finish,
+    answer: &str,
+    wall: Duration,
+) {
     let outcome = finish.outcome.as_str();
     pod.metrics.outcomes.with_label_values(&[outcome]).inc();
     pod.metrics.event("run.finished");
-    if matches!(finish.next, Next::End { .. }) {
+    if ends_run(&finish.next, answer) {
         pod.metrics.run_ended(
             job.name.as_str(),
             pod.clock.now().since(attempt.task.nominal),
         );
     }
-    let (run, number) = (&finish.attempt.run, attempt.task.attempt);
+    let (run, fence, number) = (
+        &finish.attempt.run,
+        &finish.attempt.fence,
+        attempt.task.attempt,
+    );
+    let next = match &finish.next {
+        Next::End { state, .. } => state.as_str(),
+        Next::Again { .. } => "again",
+    };
     let seconds = wall.as_secs_f64();
     match &finish.outcome {
         Outcome::Succeeded { .. } | Outcome::Yielded => {
-            tracing::info!(%run, attempt = number, outcome, seconds, "run.finished");
+            tracing::info!(%run, attempt = number, %fence, outcome, next, answer, seconds, "run.finished");
         }
         other => {
-            let message = other.message();
-            tracing::warn!(%run, attempt = number, outcome, seconds, message, "run.finished");
+            let why = other.message();
+            tracing::warn!(%run, attempt = number, %fence, outcome, next, answer, seconds, why, "run.finished");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmcron_core::run::RunState;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_end_is_not_counted_as_the_runs_end() {
+        let end = Next::End {
+            state: RunState::Succeeded,
+            why: None,
+        };
+        assert!(ends_run(&end, "finished"));
+        assert!(!ends_run(&end, "fenced"));
+        assert!(!ends_run(&end, "none"));
     }
 }

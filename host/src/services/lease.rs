@@ -154,6 +154,8 @@ fn apply(pod: &Pod, one: &Executing, answer: &Extension, sent: Duration) {
             one.control.extend_lease(deadline);
             cancel(pod, one, by);
         }
+        // The lock went with the attempt's end, while the extension was under way.
+        Extension::Lost | Extension::Expired if !pod.attempts.has_guest(&one.attempt) => {}
         Extension::Lost | Extension::Expired => {
             pod.metrics.fenced.inc();
             pod.metrics.event("run.fenced");

@@ -15,11 +15,36 @@ use wasmcron_store::pods::Standing;
 
 use super::drain::{LAST_WORDS, drain, interrupt_all};
 use super::lease::{self, Connect};
+use super::outage::Outage;
 use super::pod::{Ends, Fatal, Pod};
 use super::{elector, janitor, recoverer, reporter, scheduler, subscriber};
 
+/// How long a store that answers reads and takes no writes is waited for at start: one that fails over,
+/// is full for a while, or whose file a frozen process holds.
+const REGISTER_WAIT: Duration = Duration::from_secs(30);
 /// How soon a new subscription to wake-ups is asked for after one ended.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells the store that the pod is there.
+async fn register(pod: &Pod) -> wasmcron_store::Result<Standing> {
+    let outage = Outage::new("register", &pod.machine);
+    let began = pod.machine.boot();
+    let report = pod.report();
+    loop {
+        let error = match pod.store.register(&pod.me, pod.started, &report).await {
+            Ok(standing) => {
+                outage.answered();
+                return Ok(standing);
+            }
+            Err(error) => error,
+        };
+        let waited = pod.machine.boot().saturating_sub(began);
+        let wait = outage.failed(&error, &pod.metrics);
+        if !error.is_transient() || waited > REGISTER_WAIT || !pod.rest(wait).await {
+            return Err(error);
+        }
+    }
+}
 
 /// A loop that ended, and how.
 type Ended = (&'static str, Result<(), JoinError>);
@@ -39,9 +64,7 @@ impl Loops {
     /// # Errors
     /// When the store does not answer, or knows a later session of the pod.
     pub async fn start(pod: Arc<Pod>, ends: Ends, lease_store: Connect) -> Result<Self> {
-        let report = pod.report();
-        let registered = pod.store.register(&pod.me, pod.started, &report).await;
-        match registered.context("cannot register the pod")? {
+        match register(&pod).await.context("cannot register the pod")? {
             Standing::Current { .. } | Standing::Unknown => {}
             Standing::Superseded => bail!(Fatal::Superseded(pod.me.address.to_string())),
         }

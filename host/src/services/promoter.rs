@@ -64,7 +64,7 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
                 match answer {
                     Promoted::Promoted => {
                         pod.metrics.event("run.published");
-                        tracing::debug!(%run, pod = %to, "run.published");
+                        tracing::debug!(%run, pod = %to, term = %term.term, was = "delayed", "run.published");
                     }
                     Promoted::Changed => {}
                     Promoted::NoPod => {

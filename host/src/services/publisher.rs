@@ -182,7 +182,7 @@ async fn apply(
     let now = pod.clock.now();
     match answer {
         Published::Published => {
-            count(pod, decision);
+            count(pod, term, decision);
             board.agenda.advance(job, end);
             clear_waiting(pod, board, term, job).await?;
         }
@@ -223,12 +223,12 @@ async fn read_again(pod: &Pod, board: &mut Board, job: &JobName) -> Result<(), S
     Ok(())
 }
 
-fn count(pod: &Pod, decision: &Decision) {
+fn count(pod: &Pod, term: &TermRef, decision: &Decision) {
     match decision {
         Decision::Fire { task, to, .. } => {
             pod.metrics.trigger(task.job.as_str(), "fired");
             pod.metrics.event("run.published");
-            tracing::debug!(run = %task.run, pod = %to, "run.published");
+            tracing::debug!(run = %task.run, pod = %to, term = %term.term, "run.published");
         }
         Decision::Gap { job, gap, .. } => {
             let missed = gap.why == "misfire";
@@ -246,7 +246,7 @@ fn count(pod: &Pod, decision: &Decision) {
                 pod.metrics.missed.inc_by(gap.count);
             }
             pod.metrics.event(event);
-            tracing::warn!(%job, from = %gap.from, to = %gap.to, count = gap.count, why = %gap.why, event, "firing.gap");
+            tracing::warn!(%job, term = %term.term, from = %gap.from, to = %gap.to, count = gap.count, why = %gap.why, event, "firing.gap");
         }
     }
 }

@@ -254,7 +254,7 @@ impl Scan {
                     if quarantine {
                         pod.metrics.poisoned.inc();
                     }
-                    tracing::error!(run = %found.run, %why, quarantine, "run.lost");
+                    tracing::error!(run = %found.run, term = %term.term, %why, quarantine, "run.lost");
                 }
                 Ok(())
             }
@@ -303,7 +303,7 @@ impl Scan {
         {
             Republished::Republished => {
                 pod.metrics.event("run.recovered");
-                tracing::warn!(%run, pod = %to, why, "run.recovered");
+                tracing::warn!(%run, pod = %to, term = %term.term, why, "run.recovered");
             }
             Republished::NoPod => self.picker.exclude(&to),
             Republished::Changed | Republished::Alive | Republished::NotLeader => {}

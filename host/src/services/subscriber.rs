@@ -375,7 +375,7 @@ async fn hand_back_dead_self(pod: &Pod) {
             };
             match pod.store.hand_back(&back).await {
                 Ok(moved) => {
-                    tracing::info!(run = %entry.task.run, ?moved, "an attempt of this pod's dead self was given back");
+                    tracing::info!(run = %entry.task.run, fence = %entry.fence, ?moved, why = %back.why, "run.handed_back");
                 }
                 Err(error) => {
                     tracing::warn!(run = %entry.task.run, %error, "could not give an attempt back; its lock runs out by itself");

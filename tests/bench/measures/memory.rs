@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::pod::Site;
+use crate::pod::{Site, resident};
 use crate::report::Figure;
 
 /// The plugins of this repository.
@@ -23,7 +23,7 @@ pub async fn measure() -> Result<Vec<Figure>> {
         let pod = site.pod(1).await?;
         tokio::time::sleep(REST).await;
         let what = format!("resident, idle pod, three {how}");
-        figures.push(Figure::new(what, "MB", pod.resident()?).at_most(LIMIT));
+        figures.push(Figure::new(what, "MB", resident(pod.id()?)?).at_most(LIMIT));
     }
     Ok(figures)
 }

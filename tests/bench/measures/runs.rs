@@ -7,11 +7,12 @@ use anyhow::{Context as _, Result, ensure};
 use wasmcron_core::time::Timestamp;
 use wasmcron_tests::redis_server::RedisServer;
 
-use crate::pod::{Pod, Site, processor_seconds};
+use crate::pod::{Site, processor_seconds};
 use crate::raw::Raw;
 use crate::report::Figure;
 use crate::stats::{median, rate};
 use crate::wire::Wire;
+use wasmcron_tests::fleet::PodProcess;
 
 /// Connections of the raw runs.
 pub const CONNECTIONS: usize = 50;
@@ -92,7 +93,7 @@ pub async fn measure(runs: usize) -> Result<Vec<Figure>> {
 }
 
 /// Waits for the next firing and measures it.
-async fn round(site: &Site, pod: &Pod, runs: usize) -> Result<Round> {
+async fn round(site: &Site, pod: &PodProcess, runs: usize) -> Result<Round> {
     let mut wire = Wire::connect(site.redis.port()).await?;
     let now = site.store.now().await?;
     // Far enough ahead that what went before is over.
@@ -101,8 +102,8 @@ async fn round(site: &Site, pod: &Pod, runs: usize) -> Result<Round> {
     tokio::time::sleep(due.since(now).saturating_sub(BEFORE)).await;
     let after = last_event(&mut wire).await?;
     wire.command(&["CONFIG", "RESETSTAT"]).await?;
-    let redis = site.redis_id().await?;
-    let used = || anyhow::Ok((processor_seconds(pod.id())?, processor_seconds(redis)?));
+    let (pod, redis) = (pod.id()?, site.redis.id());
+    let used = || anyhow::Ok((processor_seconds(pod)?, processor_seconds(redis)?));
     let before = used()?;
     tokio::time::sleep(BEFORE + LOOK).await;
     let began = std::time::Instant::now();

@@ -7,8 +7,8 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use wasmcron_tests::host_binary;
 
-use super::pod::Signal;
 use super::wait::{PATIENCE, until};
+use wasmcron_tests::fleet::Signal;
 
 /// A running `wasmcron dev`, its outputs in files; killed when dropped.
 pub struct DevProcess {
@@ -76,7 +76,8 @@ impl DevProcess {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        signal.send(&self.child);
+        let id = self.child.id().expect("a live process");
+        signal.send(id).expect("kill");
     }
 
     /// Waits for its end; answers its exit code.

@@ -8,7 +8,6 @@ mod wait;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::run::{RunRecord, RunState};
@@ -20,30 +19,22 @@ use wasmcron_store::inspect::ExecutionEvent;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::schedule::{Submission, Submitted};
 use wasmcron_store::sqlite::{SqliteEngine, SqliteOptions};
+use wasmcron_tests::fleet::Site;
 use wasmcron_tests::redis_server::RedisServer;
 use wasmcron_tests::{guests, host_binary};
 
 pub use dev::DevProcess;
 pub use midway::{JOB, Midway};
-pub use pod::{PodProcess, Signal};
+pub use pod::PodProcess;
 pub use wait::{PATIENCE, until};
-
-/// How a fleet is timed. The defaults of the product make takeovers take seconds; tests that do not
-/// measure those use shorter ones in the same ratios.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timing {
-    /// Lease 1.5 s, lock 2 s, heartbeat 0.3 s, window 1.2 s, scan 0.2 s.
-    Fast,
-    /// As shipped.
-    Defaults,
-}
+pub use wasmcron_tests::fleet::{Signal, Timing};
 
 /// Pods that share a store, a plugin directory and a job directory.
 pub struct Fleet {
     /// None: the store is a file in the folder.
     _redis: Option<RedisServer>,
     url: String,
-    folder: tempfile::TempDir,
+    site: Site,
     timing: Timing,
     store: Arc<dyn Store>,
 }
@@ -56,30 +47,29 @@ impl Fleet {
         let store = RedisStore::connect(RedisOptions::new(redis.url()))
             .await
             .expect("the store");
-        let folder = folder();
-        Fleet::of(Some(redis), url, folder, timing, Arc::new(store))
+        Fleet::of(Some(redis), url, site(timing), timing, Arc::new(store))
     }
 
     /// The same on a file, which pods make and share.
     pub async fn on_file(timing: Timing) -> Fleet {
-        let folder = folder();
-        let file = folder.path().join("wasmcron.db");
+        let site = site(timing);
+        let file = site.path().join("wasmcron.db");
         let url = format!("sqlite://{}", file.display());
         let store = open_file(&file).await;
-        Fleet::of(None, url, folder, timing, store)
+        Fleet::of(None, url, site, timing, store)
     }
 
     fn of(
         redis: Option<RedisServer>,
         url: String,
-        folder: tempfile::TempDir,
+        site: Site,
         timing: Timing,
         store: Arc<dyn Store>,
     ) -> Fleet {
         Fleet {
             _redis: redis,
             url,
-            folder,
+            site,
             timing,
             store,
         }
@@ -87,7 +77,7 @@ impl Fleet {
 
     /// Where everything of this fleet lies.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.site.path()
     }
 
     /// The store, as any pod sees it.
@@ -97,12 +87,7 @@ impl Fleet {
 
     /// The plugin directory.
     pub fn plugins(&self) -> PathBuf {
-        self.folder.path().join("plugins")
-    }
-
-    /// The job directory.
-    pub fn jobs(&self) -> PathBuf {
-        self.folder.path().join("jobs")
+        self.site.path().join("plugins")
     }
 
     /// Puts a built plugin into service under a name, as a deployment would: write beside, rename over.
@@ -112,13 +97,12 @@ impl Fleet {
 
     /// Puts bytes into service under a plugin's name.
     pub fn write_plugin(&self, name: &str, bytes: &[u8]) {
-        replace(&self.plugins().join(format!("{name}.wasm")), bytes);
+        self.site.write_plugin(name, bytes).expect("a plugin");
     }
 
     /// Writes the file of a job whole; `text` is what follows its name.
     pub fn write_job(&self, name: &str, text: &str) {
-        let text = format!("name = \"{name}\"\n{text}");
-        replace(&self.jobs().join(format!("{name}.toml")), text.as_bytes());
+        self.site.write_job(name, text).expect("a job file");
     }
 
     /// Starts a pod of this address and waits until it serves.
@@ -129,30 +113,18 @@ impl Fleet {
     /// Starts a pod with further settings in TOML: top-level keys first, then tables.
     pub async fn pod_with(&self, address: &str, settings: &str) -> PodProcess {
         let text = self.settings(address, settings);
-        let config = self.folder.path().join(format!("{address}.toml"));
+        let config = self.site.path().join(format!("{address}.toml"));
         std::fs::write(&config, text).expect("the settings");
         PodProcess::start(address, &config).await
     }
 
     fn settings(&self, address: &str, more: &str) -> String {
-        let (url, folder) = (&self.url, self.folder.path().display());
-        let answer = match self.timing {
-            Timing::Defaults => "",
-            Timing::Fast => "store_timeout = \"300ms\"\n",
-        };
-        let timing = match self.timing {
-            Timing::Defaults => "",
-            Timing::Fast => {
-                "[leader]\nttl = \"1500ms\"\nrenewal = \"300ms\"\n\
-                 [subscribers]\nheartbeat = \"300ms\"\nwindow = \"1200ms\"\n\
-                 [lock]\nttl = \"2s\"\nrenewal = \"300ms\"\nmargin = \"300ms\"\n\
-                 [recovery]\nscan = \"200ms\"\nsession_grace = \"500ms\"\n"
-            }
-        };
+        let (url, folder) = (&self.url, self.site.path().display());
+        let timing = self.timing.settings();
         format!(
-            "store = \"{url}\"\n{answer}pod.address = \"{address}\"\nlog.format = \"json\"\nlog.level = \"debug\"\n\
+            "store = \"{url}\"\npod.address = \"{address}\"\nlog.format = \"json\"\nlog.level = \"debug\"\n\
              plugins.directory = \"{folder}/plugins\"\nplugins.poll = \"2s\"\nplugins.cache = \"{}\"\n\
-             jobs.directory = \"{folder}/jobs\"\njobs.poll = \"2s\"\n{more}\n{timing}",
+             jobs.directory = \"{folder}/jobs\"\njobs.poll = \"2s\"\n{timing}{more}\n",
             cache().display()
         )
     }
@@ -161,7 +133,7 @@ impl Fleet {
     pub async fn cli(&self, arguments: &[&str]) -> (String, String, i32) {
         let mut all = vec!["--store", self.url.as_str()];
         all.extend(arguments);
-        cli_in(self.folder.path(), &all).await
+        cli_in(self.site.path(), &all).await
     }
 
     /// Waits until a job's run of a nominal time, or any run of it, is as asked; answers its record.
@@ -317,10 +289,7 @@ impl Fleet {
 
     /// Waits until so many pods live by the store.
     pub async fn live(&self, count: usize) {
-        let window = match self.timing {
-            Timing::Fast => Duration::from_millis(1200),
-            Timing::Defaults => Duration::from_secs(8),
-        };
+        let window = self.timing.window();
         until(&format!("{count} live pods"), PATIENCE, async || {
             let now = self.now().await;
             let pods = self.store.pods().await.expect("pods");
@@ -360,13 +329,8 @@ pub async fn cli_in(folder: &Path, arguments: &[&str]) -> (String, String, i32) 
     )
 }
 
-/// A folder with the two directories of a pod.
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    for name in ["plugins", "jobs"] {
-        std::fs::create_dir(folder.path().join(name)).expect("a folder");
-    }
-    folder
+fn site(timing: Timing) -> Site {
+    Site::new("e2e", timing).expect("a temporary folder")
 }
 
 /// Compiled plugins are shared by all fleets of a test run, as by the pods of one machine.
@@ -374,10 +338,4 @@ fn cache() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("wasmcron-tests-cache-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a cache folder");
     folder
-}
-
-fn replace(path: &Path, bytes: &[u8]) {
-    let beside = path.with_extension("part");
-    std::fs::write(&beside, bytes).expect("write a file");
-    std::fs::rename(&beside, path).expect("rename it into place");
 }

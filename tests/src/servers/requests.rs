@@ -23,19 +23,26 @@ pub struct Caller {
 impl Caller {
     /// Reads the headers of a request.
     pub fn of(headers: &HeaderMap) -> Self {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         Self {
-            run: text("x-run-id").map(str::to_owned),
-            attempt: text("x-attempt").and_then(|value| value.parse().ok()),
-            fence: text("x-fence").map(str::to_owned),
+            run: text(headers, "x-run-id"),
+            attempt: text(headers, "x-attempt").and_then(|value| value.parse().ok()),
+            fence: text(headers, "x-fence"),
         }
     }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
 }
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When it was answered, in milliseconds since 1970.
+    /// When its headers came, in milliseconds since 1970.
+    pub received_ms: u64,
+    /// When it took effect and was answered, in milliseconds since 1970. Entries stand in the order
+    /// of their effects.
     pub at_ms: u64,
     /// Its method.
     pub method: String,
@@ -44,8 +51,12 @@ pub struct Entry {
     /// The attempt it came from.
     #[serde(flatten)]
     pub caller: Caller,
+    /// Its `idempotency-key`.
+    pub key: Option<String>,
     /// The status of the answer.
     pub status: u16,
+    /// It was refused since a later fence had been seen.
+    pub fenced: bool,
     /// Rows that were sent or served.
     pub rows: usize,
     /// Rows among them that the target had before.
@@ -70,23 +81,41 @@ pub struct Asked {
     pub path: String,
     /// The attempt it came from.
     pub caller: Caller,
+    /// Its `idempotency-key`.
+    pub key: Option<String>,
+    /// When its headers came, in milliseconds since 1970.
+    pub received_ms: u64,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Became {
+    /// Rows that were sent or served.
+    pub rows: usize,
+    /// Rows among them that the target had before.
+    pub rewritten: usize,
+    /// It was refused since a later fence had been seen.
+    pub fenced: bool,
 }
 
 impl RequestLog {
     /// Adds an answered request.
-    pub fn add(&mut self, asked: &Asked, status: StatusCode, rows: usize, rewritten: usize) {
+    pub fn add(&mut self, asked: &Asked, status: StatusCode, became: Became) {
         if self.entries.len() >= KEPT {
             self.entries.pop_front();
             self.dropped += 1;
         }
         self.entries.push_back(Entry {
+            received_ms: asked.received_ms,
             at_ms: now_ms(),
             method: asked.method.to_string(),
             path: asked.path.clone(),
             caller: asked.caller.clone(),
+            key: asked.key.clone(),
             status: status.as_u16(),
-            rows,
-            rewritten,
+            fenced: became.fenced,
+            rows: became.rows,
+            rewritten: became.rewritten,
         });
     }
 }
@@ -113,6 +142,8 @@ impl<S: Sync> axum::extract::FromRequestParts<S> for Asked {
                 .path_and_query()
                 .map_or_else(String::new, ToString::to_string),
             caller: Caller::of(&parts.headers),
+            key: text(&parts.headers, "idempotency-key"),
+            received_ms: now_ms(),
         })
     }
 }

@@ -171,6 +171,30 @@ fn reports_are_kept_once_a_key_and_effects_all() {
 }
 
 #[test]
+fn an_effect_once_is_neither_repeated_nor_a_stragglers() {
+    let target = Target::default();
+    with_server(target.router(), |client| {
+        let (old, new) = (client.with_fence("1"), client.with_fence("2"));
+        let path = "/effects/once";
+        assert_eq!(old.send("POST", path, &json!(1)).0, 201);
+        let again = new.send("POST", path, &json!(1));
+        assert_eq!(again, (200, json!({ "duplicate": true })));
+        let late = old.send("POST", path, &json!(1));
+        assert_eq!((late.0, &late.1["fenced"]), (409, &json!(true)));
+    });
+    assert_eq!(target.effects(), [json!(1)]);
+    let log = target.log();
+    let became: Vec<_> = log
+        .entries
+        .iter()
+        .map(|entry| (entry.rewritten, entry.fenced))
+        .collect();
+    assert_eq!(became, [(0, false), (1, false), (0, true)]);
+    assert_eq!(log.entries[0].key.as_deref(), Some("run-1"));
+    assert!(log.entries[0].received_ms <= log.entries[0].at_ms);
+}
+
+#[test]
 fn a_failure_can_come_before_or_after_the_effect() {
     let target = Target::default();
     with_server(target.router(), |client| {

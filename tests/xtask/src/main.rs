@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench|sim`.
+//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench|sim|chaos|load`.
 //!
 //! Each command is a module with an `Args` and a `run`; add one and name it in [`Command`].
 
@@ -10,6 +10,7 @@
 
 mod bench;
 mod build;
+mod chaos;
 mod demo;
 mod guests;
 mod host;
@@ -42,6 +43,10 @@ enum Command {
     Bench(bench::Args),
     /// Simulates fleets by their seeds, and hunts for broken promises.
     Sim(sim::Args),
+    /// Kills, freezes and cuts off pods for minutes, and judges whether every promise was kept.
+    Chaos(chaos::ChaosArgs),
+    /// Passes the load test of the settlement article.
+    Load(chaos::LoadArgs),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +57,8 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Chaos(args) => chaos::chaos(&args),
+        Command::Load(args) => chaos::load(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

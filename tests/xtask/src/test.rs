@@ -47,7 +47,7 @@ enum Step {
     Sim,
     /// Hostile guests, and the plugins in the real sandbox.
     Guests,
-    /// Real processes, a real Redis, real signals.
+    /// Real processes, a real Redis, real signals; a minute of chaos and one of load.
     E2e,
     /// The demo with a fixed seed, on each store.
     Demo,
@@ -96,7 +96,7 @@ fn run_step(step: Step, toolchain: &Toolchain, server: &Path) -> Result<()> {
         Step::Guests => suites(&["guests", "plugins"], toolchain, server),
         Step::E2e => {
             build::programs()?;
-            suites(&["e2e"], toolchain, server)
+            suites(&["e2e", "chaos"], toolchain, server)
         }
         Step::Demo => [demo::Store::Sqlite, demo::Store::Redis]
             .into_iter()

@@ -1,5 +1,6 @@
 //! Does `steps` numbered steps. Each posts an effect to `target`, saves a checkpoint, and rests for
-//! `step_ms`. `fail_at` makes the first attempt that reaches a step fail before it.
+//! `step_ms`. `fail_at` makes the first attempt that reaches a step fail before it. With `once` the target
+//! is told which step of which run an effect is, and makes it once.
 
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ struct Params {
     step_ms: u64,
     #[serde(default)]
     fail_at: Option<u32>,
+    #[serde(default)]
+    once: bool,
 }
 
 struct Stepper;
@@ -40,8 +43,15 @@ impl Job for Stepper {
             let effect = json!({
                 "run": ctx.run_id(), "attempt": ctx.attempt(), "fence": ctx.fence(), "step": next,
             });
-            let url = format!("{}/effects", params.target);
-            http::post(url).json(&effect)?.send()?.error_for_status()?;
+            let mut request = http::post(format!("{}/effects", params.target));
+            if params.once {
+                request = http::post(format!("{}/effects/once", params.target))
+                    .header("idempotency-key", format!("{}/{next}", ctx.run_id()))
+                    .header("x-run-id", ctx.run_id())
+                    .header("x-attempt", ctx.attempt().to_string())
+                    .header("x-fence", ctx.fence());
+            }
+            request.json(&effect)?.send()?.error_for_status()?;
             next += 1;
             checkpoint.record(&next)?;
             ctx.progress(f64::from(next), Some(f64::from(params.steps)), "stepping");

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 pub use data::{Cursor, Merchants};
 
-use super::requests::{Asked, RequestLog};
+use super::requests::{Asked, Became, RequestLog};
 use super::{checksum, lock};
 
 /// The largest page.
@@ -186,7 +186,11 @@ async fn rows(
         .get("rows")
         .and_then(Value::as_array)
         .map_or(0, Vec::len);
-    inner.log.add(&asked, status, served, 0);
+    let became = Became {
+        rows: served,
+        ..Became::default()
+    };
+    inner.log.add(&asked, status, became);
     let mut response = (status, Json(body)).into_response();
     if let Some(seconds) = retry_after {
         response
@@ -243,7 +247,7 @@ impl Inner {
 
 async fn version(State(source): State<Source>, asked: Asked) -> Json<Value> {
     let mut inner = lock(&source.0);
-    inner.log.add(&asked, StatusCode::OK, 0, 0);
+    inner.log.add(&asked, StatusCode::OK, Became::default());
     Json(json!({
         "version": inner.merchants.version().to_string(),
         "total": inner.merchants.rows().len(),

@@ -1,7 +1,7 @@
 //! The target's HTTP interface: each handler passes a request to [`Data`] and logs its answer.
 
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::data::{Answer, BulkItem, Data};
 use super::{Failures, Target};
 use crate::servers::lock;
-use crate::servers::requests::{Asked, Caller};
+use crate::servers::requests::{Asked, Became, Caller};
 
 /// The largest request body: 32 MiB.
 const MAX_BODY: usize = 32 << 20;
@@ -25,6 +25,7 @@ pub(super) fn router(target: Target) -> Router {
         .route("/aliases/{alias}", get(alias).put(switch))
         .route("/reports", post(report).get(reports))
         .route("/effects", post(effect).get(effects))
+        .route("/effects/once", post(effect_once))
         .route("/admin/fail", post(set_failures))
         .route("/admin/dump", get(dump))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -55,9 +56,12 @@ impl Target {
             Some(status) => failed(status),
             None => act(&mut inner.data, &asked.caller),
         };
-        inner
-            .log
-            .add(&asked, answer.status, answer.rows, answer.rewritten);
+        let became = Became {
+            rows: answer.rows,
+            rewritten: answer.rewritten,
+            fenced: answer.body["fenced"] == true,
+        };
+        inner.log.add(&asked, answer.status, became);
         if answer.status == StatusCode::NO_CONTENT {
             answer.status.into_response()
         } else {
@@ -138,25 +142,19 @@ async fn switch(
         .await
 }
 
-async fn report(
-    State(target): State<Target>,
-    asked: Asked,
-    headers: HeaderMap,
-    Json(report): Json<Value>,
-) -> Response {
-    let key = headers
-        .get("idempotency-key")
-        .and_then(|key| key.to_str().ok())
-        .map(str::to_owned);
+async fn report(State(target): State<Target>, asked: Asked, Json(report): Json<Value>) -> Response {
+    let key = asked.key.clone();
     target
         .answer(asked, |data, caller| match key {
             Some(key) => data.report(&key, report, caller),
-            None => {
-                let body = json!({ "error": "a report needs an `idempotency-key` header" });
-                Answer::new(StatusCode::BAD_REQUEST, body)
-            }
+            None => no_key(),
         })
         .await
+}
+
+fn no_key() -> Answer {
+    let body = json!({ "error": "this needs an `idempotency-key` header" });
+    Answer::new(StatusCode::BAD_REQUEST, body)
 }
 
 async fn reports(State(target): State<Target>) -> Json<Value> {
@@ -165,6 +163,20 @@ async fn reports(State(target): State<Target>) -> Json<Value> {
 
 async fn effect(State(target): State<Target>, asked: Asked, Json(effect): Json<Value>) -> Response {
     target.answer(asked, |data, _| data.effect(effect)).await
+}
+
+async fn effect_once(
+    State(target): State<Target>,
+    asked: Asked,
+    Json(effect): Json<Value>,
+) -> Response {
+    let key = asked.key.clone();
+    target
+        .answer(asked, |data, caller| match key {
+            Some(key) => data.effect_once(&key, effect, caller),
+            None => no_key(),
+        })
+        .await
 }
 
 async fn effects(State(target): State<Target>) -> Json<Value> {

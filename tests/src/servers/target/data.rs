@@ -1,6 +1,6 @@
 //! What the target holds, and its rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -19,14 +19,31 @@ pub struct Data {
     pub indexes: BTreeMap<String, Index>,
     /// The index behind each alias.
     pub aliases: BTreeMap<String, String>,
-    /// Every switch of an alias so far, oldest first: alias and index.
-    pub switches: Vec<(String, String)>,
+    /// Every switch of an alias so far, oldest first.
+    pub switches: Vec<Switch>,
     /// Reports by idempotency key.
     pub reports: BTreeMap<String, Report>,
     /// Effects in the order they came.
     pub effects: Vec<Value>,
-    /// The largest fence seen for each `index/NAME`, `alias/NAME` and `report/KEY`.
+    /// Keys of the effects that took place once.
+    pub once: BTreeSet<String>,
+    /// The largest fence seen for each `index/NAME`, `alias/NAME`, `report/KEY` and `job/NAME`.
     pub fences: BTreeMap<String, String>,
+}
+
+/// What came into service by one switch of an alias.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// The alias.
+    pub alias: String,
+    /// The index it points to from then on.
+    pub index: String,
+    /// The run that asked for it.
+    pub run: Option<String>,
+    /// How many documents the index held at that moment.
+    pub count: usize,
+    /// Their checksum.
+    pub checksum: String,
 }
 
 /// One index.
@@ -153,12 +170,23 @@ impl Data {
     }
 
     pub(super) fn stats(&self, name: &str) -> Answer {
-        let Some(index) = self.indexes.get(name) else {
+        if !self.indexes.contains_key(name) {
             return Answer::refuse(StatusCode::NOT_FOUND, format!("no index `{name}`"));
-        };
-        let sum = checksum::of_all(index.documents.values().map(|document| &document.document));
-        let body = json!({ "count": index.documents.len(), "checksum": checksum::to_text(sum) });
-        Answer::new(StatusCode::OK, body)
+        }
+        let (count, checksum) = self.held(name);
+        Answer::new(
+            StatusCode::OK,
+            json!({ "count": count, "checksum": checksum }),
+        )
+    }
+
+    /// Count and checksum of what an index holds; nothing for one that is not there.
+    pub fn held(&self, name: &str) -> (usize, String) {
+        let documents = self.indexes.get(name).map(|index| &index.documents);
+        let count = documents.map_or(0, BTreeMap::len);
+        let all = documents.into_iter().flat_map(BTreeMap::values);
+        let sum = checksum::of_all(all.map(|document| &document.document));
+        (count, checksum::to_text(sum))
     }
 
     pub(super) fn delete(&mut self, name: &str, caller: &Caller) -> Answer {
@@ -188,7 +216,14 @@ impl Data {
             return refused;
         }
         let previous = self.aliases.insert(alias.to_owned(), index.to_owned());
-        self.switches.push((alias.to_owned(), index.to_owned()));
+        let (count, checksum) = self.held(index);
+        self.switches.push(Switch {
+            alias: alias.to_owned(),
+            index: index.to_owned(),
+            run: caller.run.clone(),
+            count,
+            checksum,
+        });
         Answer::new(
             StatusCode::OK,
             json!({ "index": index, "previous": previous }),
@@ -210,6 +245,25 @@ impl Data {
             StatusCode::OK
         };
         Answer::new(status, json!({ "key": key, "posts": kept.posts }))
+    }
+
+    /// An effect that takes place once a key, and not for a straggler of its job.
+    pub(super) fn effect_once(&mut self, key: &str, effect: Value, caller: &Caller) -> Answer {
+        let job = caller.run.as_deref().and_then(|run| run.split('@').next());
+        if let Some(refused) = job.and_then(|job| self.fenced(&format!("job/{job}"), caller)) {
+            return refused;
+        }
+        let rewritten = usize::from(self.once.contains(key));
+        let mut answer = if rewritten == 0 {
+            self.effect(effect)
+        } else {
+            Answer::new(StatusCode::OK, json!({ "duplicate": true }))
+        };
+        if answer.status.is_success() {
+            self.once.insert(key.to_owned());
+            (answer.rows, answer.rewritten) = (1, rewritten);
+        }
+        answer
     }
 
     pub(super) fn effect(&mut self, effect: Value) -> Answer {

@@ -15,6 +15,7 @@
 //! | `PUT /aliases/{alias}` `{"index"}` | `{"index", "previous"}`, in one step; 404 without that index |
 //! | `POST /reports` with `idempotency-key` | 201, or 200 for a key that was there; `GET` lists them |
 //! | `POST /effects`, any JSON | 201; `GET` lists them |
+//! | `POST /effects/once` with `idempotency-key` | 201; 200 and no effect for a key that was there; 409 after a later fence of the run's job |
 //! | `POST /admin/fail` | see [`Failures`] |
 //! | `GET /admin/dump[?documents=false]` | everything, with the request log |
 
@@ -29,7 +30,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use data::{Data, Document, Index, Report};
+pub use data::{Data, Document, Index, Report, Switch};
 
 use super::lock;
 use super::requests::RequestLog;

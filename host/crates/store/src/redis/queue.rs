@@ -216,6 +216,7 @@ impl Queue for RedisStore {
         let task = codec::task_of(run.as_str(), answer.text(3)?, Some(queue))
             .map_err(corrupt(format!("{} {run}", self.keys.running()), "a task"))?;
         let previous: Option<i64> = answer.text(4)?.parse().ok();
+        let began_at = answer.time(8)?;
         let (seq, what) = (answer.text(5)?.to_owned(), answer.text(6)?.to_owned());
         let checkpoint = if seq.is_empty() {
             None
@@ -227,6 +228,7 @@ impl Queue for RedisStore {
             task,
             fence: Fence(answer.number(1)?),
             claimed_at: answer.time(2)?,
+            began_at,
             checkpoint,
             previous_success: previous.map(Timestamp::from_millis),
         })))

@@ -68,6 +68,7 @@ verbs! {
     Report: "report" [],
     Heartbeat: "heartbeat" [],
     Leave: "leave" [],
+    Drain: "drain" [],
     Forget: "forget" [Leading],
     Open: "open" [Leading],
     Publish: "publish" [Leading, Entries, Decisions],
@@ -97,9 +98,12 @@ verbs! {
     Locks: "locks" [],
     Republish: "republish" [Leading, Entries, Run, Ending, Attempts],
     Lose: "lose" [Leading, Entries, Run, Ending, Attempts],
+    GiveUp: "give_up" [Leading, Entries, Run, Ending],
     Bury: "bury" [Leading, Entries, Run, Ending],
     Checkpoint: "checkpoint" [Checkpoint],
+    Checkpoints: "checkpoints" [],
     ClearCheckpoint: "clear_checkpoint" [],
+    RewindCheckpoint: "rewind_checkpoint" [],
 }
 
 struct Script {

@@ -13,7 +13,7 @@ use wasmcron_runtime::Why;
 use wasmcron_store::control::Wake;
 use wasmcron_store::pods::Standing;
 
-use super::drain::{LAST_WORDS, drain, interrupt_all};
+use super::drain::{LAST_WORDS, Order, drain, interrupt_all};
 use super::lease::{self, Connect};
 use super::pod::{Ends, Fatal, Pod};
 use super::{elector, janitor, recoverer, reporter, scheduler, subscriber};
@@ -42,7 +42,7 @@ impl Loops {
         let report = pod.report();
         let registered = pod.store.register(&pod.me, pod.started, &report).await;
         match registered.context("cannot register the pod")? {
-            Standing::Current { .. } | Standing::Unknown => {}
+            Standing::Current { .. } | Standing::AskedToLeave { .. } | Standing::Unknown => {}
             Standing::Superseded => bail!(Fatal::Superseded(pod.me.address.to_string())),
         }
         let mut loops = Loops {
@@ -87,7 +87,8 @@ impl Loops {
             // A loop that ends itself says why first.
             biased;
             Some(why) = self.fatal.recv() => Err(why),
-            Some(order) = orders.recv() => Ok(order),
+            Some(order) = orders.recv() => Ok(Order::Signal(order)),
+            () = self.pod.asked_to_leave.cancelled() => Ok(Order::Operator),
             Some((name, how)) = self.running.next() => Err(Fatal::LoopEnded(name, format!("{how:?}"))),
         };
         let pod = &self.pod;

@@ -8,7 +8,8 @@ use wasmcron_core::decide::publish::Picker;
 use wasmcron_core::decide::recover::{
     self, ACTIONS_MAX, Action, Past, Recover, RecoverPolicy, SeenAs,
 };
-use wasmcron_core::ids::{JobName, PodAddress, RunId};
+use wasmcron_core::decide::wait::{self, GiveUp};
+use wasmcron_core::ids::{Digest, JobName, PodAddress, RunId};
 use wasmcron_core::run::RunState;
 use wasmcron_core::view::{
     JobView, LockHolder, Pod as PodView, RunningEntry, ScheduledEntry, Successes,
@@ -23,11 +24,14 @@ use super::pod::Pod;
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("recoverer", &pod.machine);
+    let outage = Outage::new("recoverer", &pod.health);
     let mut wakes = pod.wakes.subscribe();
     let mut lead = pod.lead.clone();
     let mut scan = Scan::new(&pod);
     loop {
+        if pod.lead.term().is_none() {
+            outage.idle();
+        }
         let term = tokio::select! {
             biased;
             () = pod.stopped.cancelled() => return,
@@ -243,10 +247,16 @@ impl Scan {
                     .await
             }
             Action::Lose { why, quarantine } => {
+                let digest = if quarantine {
+                    latest_version(pod, &found.run).await?
+                } else {
+                    None
+                };
                 let loss = Loss {
                     state: RunState::Lost,
                     reason: why.clone(),
                     quarantine,
+                    digest,
                     retention: pod.retention(),
                 };
                 if pod.store.lose(term, &found.run, seen, &loss).await? == Losing::Lost {
@@ -280,11 +290,26 @@ impl Scan {
                 state: RunState::Lost,
                 reason: format!("{why}; the job is no longer defined"),
                 quarantine: false,
+                digest: None,
                 retention: pod.retention(),
             };
             pod.store.lose(term, run, seen, &loss).await?;
             return Ok(());
         };
+        if let Some(over) = out_of_time(pod, run, &view).await? {
+            let loss = Loss {
+                state: over.state,
+                reason: format!("{}: {why}", over.why),
+                quarantine: false,
+                digest: None,
+                retention: pod.retention(),
+            };
+            if pod.store.lose(term, run, seen, &loss).await? == Losing::Lost {
+                pod.metrics.event("run.lost");
+                tracing::warn!(%run, why = %loss.reason, "run.lost");
+            }
+            return Ok(());
+        }
         let to = match self.picker.pick(job.as_str(), &view.stored.definition, &[]) {
             Ok(to) => to,
             Err(none) => {
@@ -310,4 +335,25 @@ impl Scan {
         }
         Ok(())
     }
+}
+
+/// Whether the run is past its own time-out.
+async fn out_of_time(pod: &Pod, run: &RunId, view: &JobView) -> Result<Option<GiveUp>, StoreError> {
+    let definition = &view.stored.definition;
+    if definition.run_timeout.is_none() {
+        return Ok(None);
+    }
+    let began = pod.store.began(std::slice::from_ref(run)).await?;
+    let began = began.into_iter().next().flatten();
+    Ok(wait::out_of_time(definition, began, pod.clock.now()))
+}
+
+/// The plugin version that the run's latest attempt ran.
+async fn latest_version(pod: &Pod, run: &RunId) -> Result<Option<Digest>, StoreError> {
+    let record = pod.store.run(run).await?;
+    let attempts = record.map(|record| record.attempts).unwrap_or_default();
+    Ok(attempts
+        .into_iter()
+        .rev()
+        .find_map(|attempt| attempt.digest))
 }

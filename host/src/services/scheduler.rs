@@ -42,6 +42,8 @@ pub struct Board {
     pods_read: Option<Instant>,
     /// When the earliest delayed run is due; none: look now.
     pub next_delayed: Option<Timestamp>,
+    /// Since when due runs find no pod.
+    pub waits: promoter::Waits,
 }
 
 /// What a step of the leader found out about its own standing.
@@ -57,7 +59,7 @@ pub enum Step {
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("scheduler", &pod.machine);
+    let outage = Outage::new("scheduler", &pod.health);
     let mut wakes = pod.wakes.subscribe();
     let mut lead = pod.lead.clone();
     let mut jobs = pod.jobs.changes();
@@ -67,6 +69,7 @@ pub async fn run(pod: Arc<Pod>) {
         definitions: Definitions::default(),
         pods_read: None,
         next_delayed: None,
+        waits: promoter::Waits::default(),
     };
     let mut refresh_at = Instant::now();
     let mut led = false;

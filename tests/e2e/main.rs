@@ -9,6 +9,8 @@
 mod bad_input;
 mod harness;
 mod locks;
+mod operators;
+mod policies;
 mod redis_article;
 mod reload;
 mod restarts;

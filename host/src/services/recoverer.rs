@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wasmcron_core::decide::publish::Picker;
+use wasmcron_core::decide::publish::{NoPod, Picker};
 use wasmcron_core::decide::recover::{
     self, ACTIONS_MAX, Action, Past, Recover, RecoverPolicy, SeenAs,
 };
 use wasmcron_core::decide::wait::{self, GiveUp};
 use wasmcron_core::ids::{Digest, JobName, PodAddress, RunId};
 use wasmcron_core::run::RunState;
+use wasmcron_core::task::Task;
 use wasmcron_core::view::{
     JobView, LockHolder, Pod as PodView, RunningEntry, ScheduledEntry, Successes,
 };
@@ -68,6 +69,8 @@ struct Scan {
 #[derive(Default)]
 struct Found {
     actions: Vec<(Recover, JobName)>,
+    /// Tasks that stand in queues, and for how long.
+    queued: BTreeMap<RunId, (Task, Duration)>,
     locks: Vec<Option<LockHolder>>,
 }
 
@@ -101,7 +104,8 @@ impl Scan {
             self.picker
                 .refresh(pods, pod.clock.now(), self.policy.active_window);
             for (action, job) in found.actions.into_iter().take(ACTIONS_MAX) {
-                self.apply(pod, term, action, &job).await?;
+                let queued = found.queued.get(&action.run);
+                self.apply(pod, term, action, &job, queued).await?;
             }
         }
         Ok(recover::next_look(&found.locks, self.limit))
@@ -145,6 +149,10 @@ impl Scan {
                 pod.store.recoveries(&runs).await?
             };
             for (entry, count) in ill.iter().zip(counts) {
+                let waited = now.since(entry.published_at);
+                found
+                    .queued
+                    .insert(entry.task.run.clone(), (entry.task.clone(), waited));
                 found
                     .actions
                     .extend(verdict(entry, count).map(|action| (action, entry.task.job.clone())));
@@ -236,6 +244,7 @@ impl Scan {
         term: &TermRef,
         found: Recover,
         job: &JobName,
+        queued: Option<&(Task, Duration)>,
     ) -> Result<(), StoreError> {
         let seen = match found.seen {
             SeenAs::Scheduled(delivery) => Seen::Scheduled(delivery),
@@ -243,8 +252,15 @@ impl Scan {
         };
         match found.action {
             Action::Republish { why, counted } => {
-                self.republish(pod, term, &found.run, job, seen, &why, counted)
-                    .await
+                let moved = self
+                    .republish(pod, term, &found.run, job, seen, &why, counted)
+                    .await?;
+                match (moved, queued) {
+                    (Err(none), Some((task, waited))) => {
+                        give_up_waiting(pod, term, task, seen, *waited, &none).await
+                    }
+                    _ => Ok(()),
+                }
             }
             Action::Lose { why, quarantine } => {
                 let digest = if quarantine {
@@ -271,6 +287,7 @@ impl Scan {
         }
     }
 
+    /// Sends a run to another pod; says so if there is none.
     #[allow(
         clippy::too_many_arguments,
         reason = "the facts of one recovery, used once"
@@ -284,7 +301,7 @@ impl Scan {
         seen: Seen,
         why: &str,
         counted: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Result<(), NoPod>, StoreError> {
         let Some(view) = pod.store.job(job).await? else {
             let loss = Loss {
                 state: RunState::Lost,
@@ -294,7 +311,7 @@ impl Scan {
                 retention: pod.retention(),
             };
             pod.store.lose(term, run, seen, &loss).await?;
-            return Ok(());
+            return Ok(Ok(()));
         };
         if let Some(over) = out_of_time(pod, run, &view).await? {
             let loss = Loss {
@@ -308,7 +325,7 @@ impl Scan {
                 pod.metrics.event("run.lost");
                 tracing::warn!(%run, why = %loss.reason, "run.lost");
             }
-            return Ok(());
+            return Ok(Ok(()));
         }
         let to = match self.picker.pick(job.as_str(), &view.stored.definition, &[]) {
             Ok(to) => to,
@@ -318,7 +335,7 @@ impl Scan {
                     .with_label_values(&["recovery"])
                     .inc();
                 tracing::debug!(%run, why = %none, "a run to be recovered waits for a pod");
-                return Ok(());
+                return Ok(Err(none));
             }
         };
         match pod
@@ -333,7 +350,7 @@ impl Scan {
             Republished::NoPod => self.picker.exclude(&to),
             Republished::Changed | Republished::Alive | Republished::NotLeader => {}
         }
-        Ok(())
+        Ok(Ok(()))
     }
 }
 
@@ -356,4 +373,37 @@ async fn latest_version(pod: &Pod, run: &RunId) -> Result<Option<Digest>, StoreE
         .into_iter()
         .rev()
         .find_map(|attempt| attempt.digest))
+}
+
+/// Ends a firing that stands in the queue of a dead pod, has not begun, and found no other pod within
+/// its job's misfire grace.
+async fn give_up_waiting(
+    pod: &Pod,
+    term: &TermRef,
+    task: &Task,
+    seen: Seen,
+    waited: Duration,
+    none: &NoPod,
+) -> Result<(), StoreError> {
+    let Some(view) = pod.store.job(&task.job).await? else {
+        return Ok(());
+    };
+    let why = none.to_string();
+    let Some(over) = wait::no_pod(&view.stored.definition, task, waited, &why) else {
+        return Ok(());
+    };
+    let loss = Loss {
+        state: over.state,
+        reason: over.why,
+        quarantine: false,
+        digest: None,
+        retention: pod.retention(),
+    };
+    if pod.store.lose(term, &task.run, seen, &loss).await? == Losing::Lost {
+        pod.metrics.trigger(task.job.as_str(), "missed");
+        pod.metrics.missed.inc();
+        pod.metrics.event("firing.missed");
+        tracing::warn!(run = %task.run, why = %loss.reason, "firing.missed");
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ mod redis_broken_keys;
 mod redis_cluster;
 mod redis_connect;
 mod redis_expiry;
+mod redis_faults;
 mod redis_memory;
 mod redis_outage;
 mod redis_reports;

@@ -16,4 +16,5 @@ mod reload;
 mod restarts;
 mod scenarios;
 mod settlement_article;
+mod store_faults;
 mod sync;

@@ -45,7 +45,12 @@ pub struct Fleet {
 impl Fleet {
     /// A store and empty directories; pods are started one by one.
     pub async fn new(timing: Timing) -> Fleet {
-        let redis = RedisServer::start().await;
+        Fleet::with_store(timing, &[]).await
+    }
+
+    /// The same over a server with further arguments.
+    pub async fn with_store(timing: Timing, arguments: &[&str]) -> Fleet {
+        let redis = RedisServer::start_with(arguments).await;
         let folder = tempfile::tempdir().expect("a temporary folder");
         for name in ["plugins", "jobs"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder");
@@ -64,6 +69,11 @@ impl Fleet {
     /// The store, as any pod sees it.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// The server under the store.
+    pub fn store_mut(&mut self) -> &mut RedisServer {
+        &mut self.redis
     }
 
     /// The plugin directory.

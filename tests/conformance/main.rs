@@ -16,6 +16,8 @@ mod redis_memory;
 mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
+mod redis_topology;
+mod watched;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@
 )]
 
 mod bad_input;
+mod drain;
 mod harness;
 mod locks;
 mod operators;

@@ -172,9 +172,9 @@ async fn a_refused_pod_says_why_and_ends() {
     }
     let url = |user: &str| format!("redis://{user}@127.0.0.1:{port}/");
     for (store, expected) in [
-        (url(":battery-staple"), "WRONGPASS"),
-        (url("reader:battery-staple"), "reader"),
-        (format!("redis://127.0.0.1:{port}/"), "NOAUTH"),
+        (url(":battery-staple"), "authentication"),
+        (url("reader:battery-staple"), "permissions"),
+        (format!("redis://127.0.0.1:{port}/"), "uthentication"),
     ] {
         let command = tokio::process::Command::from(host_binary::command())
             .args(["serve", "--store", &store])

@@ -228,12 +228,20 @@ impl Default for StoreUrl {
     }
 }
 
+/// What a store's URL may begin with.
+const STORE_SCHEMES: [&str; 6] = [
+    "redis://",
+    "rediss://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+    "redis+cluster://",
+    "rediss+cluster://",
+];
+
 impl FromStr for StoreUrl {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = ["redis://", "rediss://"]
-            .iter()
-            .any(|scheme| text.starts_with(scheme));
+        let known = STORE_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
         if known {
             Ok(StoreUrl(text.to_owned()))
         } else {
@@ -245,7 +253,7 @@ impl FromStr for StoreUrl {
                 .take(16)
                 .collect::<String>();
             Err(format!(
-                "{scheme:?} is not a store; redis://HOST:PORT and rediss://HOST:PORT are accepted"
+                "{scheme:?} is not a store; redis://HOST:PORT and rediss://HOST:PORT are accepted, and redis+sentinel://HOST:PORT,…/NAME and redis+cluster://HOST:PORT,…"
             ))
         }
     }
@@ -293,7 +301,7 @@ impl JsonSchema for StoreUrl {
         "StoreUrl".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^rediss?://" })
+        json_schema!({ "type": "string", "pattern": "^rediss?(\\+(sentinel|cluster))?://" })
     }
 }
 

@@ -98,24 +98,28 @@ impl RedisConsumer {
 impl Consumer for RedisConsumer {
     async fn take(&mut self, wait: Duration, max: usize) -> Result<Vec<Taken>> {
         const VERB: &str = "take";
-        // Out of `self` while it is in use: a take that is dropped half-way leaves no connection
-        // behind on which an answer to nobody would come.
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self
-                .store
-                .connection
-                .dedicated()
-                .await
-                .map_err(|error| errors::map(VERB, &error))?,
-        };
         let max = max.clamp(1, TAKE_MAX);
         let limit = wait + READ_MARGIN;
-        let entries =
-            match tokio::time::timeout(limit, self.entries(&mut connection, wait, max)).await {
-                Ok(entries) => entries.map_err(|error| errors::map(VERB, &error))?,
-                Err(_) => return Err(errors::timed_out(VERB)),
+        // Out of `self` while it is in use: a take that is dropped half-way leaves no connection
+        // behind on which an answer to nobody would come.
+        let shared = self.store.connection.clone();
+        let taking = async {
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => shared.dedicated().await?,
             };
+            let entries = self.entries(&mut connection, wait, max).await?;
+            Ok((connection, entries))
+        };
+        let (connection, entries) = match tokio::time::timeout(limit, taking).await {
+            Ok(Ok(taken)) => taken,
+            Ok(Err(error)) => {
+                // The next connection goes to the primary, if that is another server by now.
+                shared.relocate(&error).await;
+                return Err(errors::map(VERB, &error));
+            }
+            Err(_) => return Err(errors::timed_out(VERB)),
+        };
         self.connection = Some(connection);
         self.more = entries.len() >= max;
         self.store.readable(&self.me, entries).await

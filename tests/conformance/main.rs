@@ -8,6 +8,7 @@
 
 mod harness;
 mod redis_broken_keys;
+mod redis_changes;
 mod redis_cluster;
 mod redis_connect;
 mod redis_expiry;

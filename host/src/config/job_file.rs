@@ -41,6 +41,17 @@ pub struct JobFile {
 /// # Errors
 /// When the directory cannot be read. That says nothing of the jobs: those in force stay.
 pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobFile>, ConfigError> {
+    let paths = paths_in(directory)?;
+    let mut files: Vec<JobFile> = paths.iter().map(|path| load_file(path, caps)).collect();
+    refuse_shared_names(&mut files);
+    Ok(files)
+}
+
+/// The job files of a directory, in the order of their names.
+///
+/// # Errors
+/// When the directory cannot be read, or holds more than [`JOB_FILES_MAX`].
+pub fn paths_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let refuse = |error: std::io::Error| {
         Fault::of_file(
             directory,
@@ -49,12 +60,16 @@ pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobF
     };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(refuse)? {
-        let path = entry.map_err(refuse)?.path();
+        let entry = entry.map_err(refuse)?;
+        let path = entry.path();
+        // Most systems tell the kind of an entry with its name, so that no file is asked for it.
+        let kind = entry.file_type().map_err(refuse)?;
+        let is_folder = kind.is_dir() || (kind.is_symlink() && path.is_dir());
         let hidden = path
             .file_name()
             .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
         // Editors and ConfigMap mounts keep copies under hidden names.
-        if !hidden && path.extension().is_some_and(|ext| ext == "toml") && !path.is_dir() {
+        if !hidden && path.extension().is_some_and(|ext| ext == "toml") && !is_folder {
             paths.push(path);
         }
         if paths.len() > JOB_FILES_MAX {
@@ -63,9 +78,7 @@ pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobF
         }
     }
     paths.sort_unstable();
-    let mut files: Vec<JobFile> = paths.iter().map(|path| load_file(path, caps)).collect();
-    refuse_shared_names(&mut files);
-    Ok(files)
+    Ok(paths)
 }
 
 /// Reads one job file.

@@ -1,14 +1,15 @@
 //! Removes what dead pods and deleted jobs left behind, while this pod leads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 use wasmcron_core::decide::quarantine;
 use wasmcron_core::ids::JobName;
-use wasmcron_core::view::Pod as PodView;
+use wasmcron_core::view::{Pod as PodView, PodReport};
 use wasmcron_store::control::Wake;
 use wasmcron_store::leadership::TermRef;
 use wasmcron_store::pods::Forgotten;
@@ -20,6 +21,8 @@ use super::pod::Pod;
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How often it looks for jobs that no pod has.
 const JOBS_EVERY: Duration = Duration::from_secs(600);
+/// Reading all jobs takes at most one part in so many of the time that it lasts.
+const SHARE: u32 = 20;
 /// How long no live pod must have had a job before the store forgets it: longer than any deployment.
 const ORPHANED_FOR: Duration = Duration::from_secs(86_400);
 
@@ -124,23 +127,24 @@ impl Orphans {
         {
             return Ok(());
         }
-        let reports = live.iter().filter_map(|one| one.report.as_ref());
-        let held: BTreeSet<&JobName> = reports.flat_map(|report| report.jobs.keys()).collect();
+        let reports = live.iter().filter_map(|one| one.report.as_deref());
+        let reports: Vec<&PodReport> = reports.collect();
+        let held = |job: &JobName| reports.iter().any(|report| report.jobs.contains_key(job));
         let mut seen = BTreeMap::new();
         let mut cursor = None;
         loop {
+            let began = Instant::now();
             let page = pod.store.view(cursor).await?;
-            for view in page
-                .jobs
-                .into_iter()
-                .filter(|view| !held.contains(&view.job))
-            {
+            for view in page.jobs.into_iter().filter(|view| !held(&view.job)) {
                 let since = self.since.get(&view.job).copied().unwrap_or(now);
                 seen.insert(view.job, since);
             }
             cursor = page.next;
             if cursor.is_none() {
                 break;
+            }
+            if !pod.rest(began.elapsed() * SHARE).await {
+                return Ok(());
             }
         }
         for (job, since) in &seen {

@@ -92,14 +92,7 @@ async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
             pod.clock.measure(sent, now);
             pod.last_beat
                 .store(boot_millis(&*pod.machine), Ordering::Relaxed);
-            let seconds =
-                Duration::from_millis(pod.clock.offset_millis().unsigned_abs()).as_secs_f64();
-            let sign = if pod.clock.offset_millis() < 0 {
-                -1.0
-            } else {
-                1.0
-            };
-            pod.metrics.clock_offset.set(seconds * sign);
+            show_offset(pod);
             true
         }
         Ok(Standing::Superseded) => {
@@ -112,6 +105,14 @@ async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
             false
         }
     }
+}
+
+/// Shows how far this machine's wall clock is from the store's clock.
+fn show_offset(pod: &Pod) {
+    let behind = pod.clock.wall_offset_millis();
+    let seconds = Duration::from_millis(behind.unsigned_abs()).as_secs_f64();
+    let sign = if behind < 0 { -1.0 } else { 1.0 };
+    pod.metrics.clock_offset.set(seconds * sign);
 }
 
 /// The store came back empty, or forgot a pod that was silent for long. False: beat again at once.

@@ -54,7 +54,7 @@ pub struct Metrics {
     pub clock_offset: Gauge,
     /// Pods this leader takes for alive.
     pub live_pods: IntGauge,
-    /// Jobs in the view.
+    /// Jobs that this leader knows.
     pub jobs: IntGauge,
     /// Log lines of guests that were dropped.
     pub log_dropped: IntCounter,
@@ -120,13 +120,13 @@ impl Metrics {
             )?,
             clock_offset: register.float_gauge(
                 "wasmcron_store_clock_offset_seconds",
-                "The store's clock minus this machine's",
+                "The store's clock minus this machine's wall clock",
             )?,
             live_pods: register.gauge(
                 "wasmcron_live_pods",
                 "Pods that this leader takes for alive",
             )?,
-            jobs: register.gauge("wasmcron_jobs", "Jobs in this pod's view")?,
+            jobs: register.gauge("wasmcron_jobs", "Jobs that this leader knows")?,
             log_dropped: register.counter(
                 "wasmcron_guest_log_dropped_total",
                 "Dropped log lines of guests",

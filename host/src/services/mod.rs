@@ -24,11 +24,13 @@ mod plugins;
 mod pod;
 mod promoter;
 mod publisher;
+mod reading;
 mod recoverer;
 mod reloader;
 mod reporter;
 mod scheduler;
 mod serve;
+mod stamps;
 mod subscriber;
 
 pub use attempts::{Attempts, Executing};

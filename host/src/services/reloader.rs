@@ -9,16 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tokio::time::Instant;
 use wasmcron_core::job::Job;
 use wasmcron_runtime::{DirWatch, DirWatchConfig, Tick};
 
 use super::pod::Pod;
+use super::stamps::Stamps;
 use crate::config::{job_file, params};
 
 /// How long plugins that were there at the start may take before jobs are read without them.
 const PLUGINS_WAIT: Duration = Duration::from_secs(120);
 /// How soon a file is read again that was empty.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
+
+/// The folder is polled so seldom that reading all of it would take at most one part in so many of the
+/// time, but no more seldom than [`POLL_MAX`]. Events tell of changes at once.
+const SHARE: u32 = 20;
+/// See [`SHARE`].
+const POLL_MAX: Duration = Duration::from_secs(120);
 
 /// What became of each job file.
 #[derive(Default)]
@@ -29,6 +37,8 @@ struct Files {
     refused: BTreeMap<PathBuf, String>,
     /// Files that were empty when they were last read: probably truncated to be written anew.
     empty: BTreeSet<PathBuf>,
+    /// How they looked from outside before they were read; none: they are to be read again.
+    stamps: Option<Arc<Stamps>>,
 }
 
 /// Starts to follow the job directory; reads it once before it returns.
@@ -43,7 +53,7 @@ pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + u
     };
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("jobs.directory: cannot create {}", directory.display()))?;
-    let watch = DirWatch::start(&directory, config).with_context(|| {
+    let mut watch = DirWatch::start(&directory, config).with_context(|| {
         format!(
             "jobs.directory: cannot read the job files in {}",
             directory.display()
@@ -56,7 +66,9 @@ pub async fn start(pod: &Arc<Pod>) -> Result<impl Future<Output = ()> + Send + u
         tracing::warn!("some plugins are still being loaded; their jobs wait for them");
     }
     let mut files = Files::default();
+    let began = Instant::now();
     read(pod, &mut files, &Tick::default()).await;
+    watch.poll_at_most_every((began.elapsed() * SHARE).min(POLL_MAX));
     Ok(follow(pod.clone(), watch, files))
 }
 
@@ -69,7 +81,11 @@ async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
         tokio::select! {
             biased;
             () = pod.stopped.cancelled() => return,
-            tick = watch.tick() => read(&pod, &mut files, &tick).await,
+            tick = watch.tick() => {
+                if !is_unchanged(&pod, &files, &tick).await {
+                    read(&pod, &mut files, &tick).await;
+                }
+            }
             // A new plugin may accept parameters that the old one refused, and the other way round.
             changed = plugins.changed() => {
                 if changed.is_err() {
@@ -85,12 +101,27 @@ async fn follow(pod: Arc<Pod>, mut watch: DirWatch, mut files: Files) {
     }
 }
 
+/// Whether all files look from outside as they did before they were last read.
+async fn is_unchanged(pod: &Pod, files: &Files, tick: &Tick) -> bool {
+    let Some(read) = files.stamps.clone().filter(|_| tick.unsettled.is_empty()) else {
+        return false;
+    };
+    let (directory, now) = (pod.settings.jobs.directory.clone(), pod.machine.wall());
+    let unchanged = tokio::task::spawn_blocking(move || {
+        Stamps::of(&directory, now).is_some_and(|stamps| stamps.nothing_since(&read))
+    });
+    unchanged.await.unwrap_or(false)
+}
+
 async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
-    let directory = pod.settings.jobs.directory.clone();
+    let (directory, now) = (pod.settings.jobs.directory.clone(), pod.machine.wall());
     let caps = pod.settings.limits.clone();
-    let listing =
-        tokio::task::spawn_blocking(move || job_file::load_directory(&directory, &caps)).await;
-    let listing = match listing {
+    let listing = tokio::task::spawn_blocking(move || {
+        // First how they look, then what they hold: what changes in between is read again.
+        let stamps = Stamps::of(&directory, now);
+        job_file::load_directory(&directory, &caps).map(|listing| (stamps, listing))
+    });
+    let (stamps, listing) = match listing.await {
         Ok(Ok(listing)) => listing,
         // A directory that cannot be read says nothing of the jobs: those in force stay.
         Ok(Err(error)) => {
@@ -141,6 +172,10 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
             }
         }
     }
+    // Files that kept what was known of them are read again whatever they look like.
+    seen.stamps = stamps
+        .filter(|_| tick.unsettled.is_empty() && seen.empty.is_empty())
+        .map(Arc::new);
     for job in files.good.values() {
         tracing::info!(job = %job.name, "job.removed");
     }

@@ -1,9 +1,7 @@
-//! Keeps the view of all jobs on every pod, and acts on it while the pod leads.
+//! Acts on the view of all jobs while the pod leads.
 //!
-//! A follower's view is as full as the leader's, so that it can go on at once. What is due comes
-//! from the store's cursors and never from what a pod remembers of its own looking.
+//! What is due comes from the store's cursors and never from what a pod remembers of its own looking.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,19 +14,20 @@ use wasmcron_store::StoreError;
 use wasmcron_store::control::Wake;
 use wasmcron_store::leadership::TermRef;
 
+use super::clock::StoreClock;
 use super::definitions::Definitions;
 use super::outage::Outage;
 use super::pod::Pod;
+use super::reading::{self, Reading};
 use super::{promoter, publisher};
 
-/// The view is read again at least this often…
-const REFRESH_EVERY: Duration = Duration::from_secs(5);
-/// …but takes at most one part in so many of the pod's time: a large view is read less often.
-const REFRESH_SHARE: u32 = 20;
 /// How old a reading of the pods may be when a task is published.
 pub const PODS_MAX_AGE: Duration = Duration::from_secs(1);
-/// How often a leader looks when nothing is due and nothing wakes it.
+/// How often a pod looks when nothing is due and nothing wakes it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long it waits when something is due by this pod's clock and the turn did not settle it: the
+/// store's clock, which alone counts, may be a little behind.
+const WAIT_MIN: Duration = Duration::from_millis(5);
 
 /// What the leading loop works with.
 pub struct Board {
@@ -38,12 +37,32 @@ pub struct Board {
     pub picker: Picker,
     /// Which definitions to put in force.
     pub definitions: Definitions,
+    /// How much of the view was read.
+    pub reading: Reading,
+    /// In which term; none while the pod follows, and keeps nothing.
+    term: Option<TermRef>,
     /// When the pods were last read.
     pods_read: Option<Instant>,
     /// When the earliest delayed run is due; none: look now.
     pub next_delayed: Option<Timestamp>,
     /// Since when due runs find no pod.
     pub waits: promoter::Waits,
+}
+
+impl Board {
+    /// An empty one, for the term that begins.
+    fn new(term: Option<TermRef>, picker: Picker) -> Board {
+        Board {
+            agenda: Agenda::default(),
+            picker,
+            definitions: Definitions::default(),
+            reading: Reading::new(),
+            term,
+            pods_read: None,
+            next_delayed: None,
+            waits: promoter::Waits::default(),
+        }
+    }
 }
 
 /// What a step of the leader found out about its own standing.
@@ -63,30 +82,23 @@ pub async fn run(pod: Arc<Pod>) {
     let mut wakes = pod.wakes.subscribe();
     let mut lead = pod.lead.clone();
     let mut jobs = pod.jobs.changes();
-    let mut board = Board {
-        agenda: Agenda::default(),
-        picker: Picker::default(),
-        definitions: Definitions::default(),
-        pods_read: None,
-        next_delayed: None,
-        waits: promoter::Waits::default(),
-    };
-    let mut refresh_at = Instant::now();
-    let mut led = false;
+    let mut board = Board::new(None, Picker::default());
     loop {
         let term = pod.lead.term();
-        if term.is_some() && !led {
-            refresh_at = Instant::now();
-            board.pods_read = None;
-            board.next_delayed = None;
-        }
-        if led && term.is_none() {
+        if term != board.term {
+            // Another leader may have decided meanwhile: what was read in an earlier term is nothing.
+            board = Board::new(term, std::mem::take(&mut board.picker));
             pod.metrics.live_pods.set(0);
+            pod.metrics.jobs.set(0);
         }
-        led = term.is_some();
-        let wait = match turn(&pod, &mut board, term.as_ref(), &mut refresh_at).await {
+        let wait = match turn(&pod, &mut board).await {
             Ok(wait) => {
-                outage.answered();
+                // Who does not lead asks nothing here.
+                if board.term.is_some() {
+                    outage.answered();
+                } else {
+                    outage.idle();
+                }
                 wait
             }
             Err(error) => outage.failed(&error, &pod.metrics),
@@ -97,7 +109,7 @@ pub async fn run(pod: Arc<Pod>) {
             () = pod.stopped.cancelled() => return,
             () = lead.changed() => {}
             _ = jobs.changed() => {}
-            wake = wakes.recv() => heed(wake, &mut board, &mut refresh_at),
+            wake = wakes.recv() => heed(wake, &mut board),
             () = tokio::time::sleep(wait) => {}
         }
         // A burst of wake-ups asks for one look.
@@ -107,18 +119,24 @@ pub async fn run(pod: Arc<Pod>) {
                 Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             };
-            heed(wake, &mut board, &mut refresh_at);
+            heed(wake, &mut board);
         }
     }
 }
 
-fn heed(wake: Result<Wake, RecvError>, board: &mut Board, refresh_at: &mut Instant) {
+fn heed(wake: Result<Wake, RecvError>, board: &mut Board) {
     match wake {
         Ok(Wake::Due) => board.next_delayed = None,
         Ok(Wake::Left { .. } | Wake::Reported) => board.pods_read = None,
-        Ok(Wake::Jobs) => *refresh_at = Instant::now(),
-        Ok(Wake::Subscribed) | Err(RecvError::Lagged(_)) => {
-            *refresh_at = Instant::now();
+        Ok(Wake::Jobs) => board.reading.look(),
+        Ok(Wake::Subscribed) => {
+            // The subscription was away, so the store may have been, and another one may answer now.
+            board.reading.doubt();
+            board.pods_read = None;
+            board.next_delayed = None;
+        }
+        Err(RecvError::Lagged(_)) => {
+            board.reading.look();
             board.pods_read = None;
             board.next_delayed = None;
         }
@@ -127,30 +145,32 @@ fn heed(wake: Result<Wake, RecvError>, board: &mut Board, refresh_at: &mut Insta
 }
 
 /// One turn of the loop; answers how long it may sleep.
-async fn turn(
-    pod: &Pod,
-    board: &mut Board,
-    term: Option<&TermRef>,
-    refresh_at: &mut Instant,
-) -> Result<Duration, StoreError> {
-    if *refresh_at <= Instant::now() {
-        let began = Instant::now();
-        refresh(pod, board).await?;
-        *refresh_at = Instant::now() + REFRESH_EVERY.max(began.elapsed() * REFRESH_SHARE);
-    }
-    let until_refresh = refresh_at.saturating_duration_since(Instant::now());
-    let Some(term) = term else {
-        return Ok(until_refresh);
+async fn turn(pod: &Pod, board: &mut Board) -> Result<Duration, StoreError> {
+    let Some(term) = board.term.clone() else {
+        return Ok(LOOK_EVERY);
     };
-    if act(pod, board, term).await? == Step::More {
-        return Ok(Duration::ZERO);
+    reading::refresh(pod, board).await?;
+    let acted = act(pod, board, &term).await?;
+    let jobs = i64::try_from(board.agenda.len()).unwrap_or(i64::MAX);
+    pod.metrics.jobs.set(jobs);
+    let until_read = board.reading.rest();
+    match acted {
+        Step::More => return Ok(Duration::ZERO),
+        // The elector hears of it too, and what it says wakes this loop.
+        Step::NotLeader => return Ok(LOOK_EVERY.min(until_read)),
+        Step::Done => {}
     }
-    let due = [board.agenda.next(), board.next_delayed]
-        .into_iter()
-        .flatten()
-        .min();
-    let until_due = due.map_or(LOOK_EVERY, |at| pod.clock.until(at));
-    Ok(until_due.min(until_refresh).min(LOOK_EVERY))
+    let rest = |at| rest_until(&pod.clock, at);
+    let until_due = board.agenda.next().map_or(LOOK_EVERY, rest);
+    let until_delayed = board.next_delayed.map_or(WAIT_MIN, rest);
+    let wait = until_due.min(until_delayed);
+    Ok(wait.min(until_read).min(LOOK_EVERY))
+}
+
+/// How long to wait for a time after a turn that did not settle it; never nothing.
+fn rest_until(clock: &StoreClock, at: Timestamp) -> Duration {
+    let until = clock.until(at);
+    if until.is_zero() { WAIT_MIN } else { until }
 }
 
 /// What a leader does: definitions first, then firings, then delayed runs.
@@ -193,28 +213,18 @@ async fn read_pods(pod: &Pod, board: &mut Board) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Reads the whole view, a page at a time.
-async fn refresh(pod: &Pod, board: &mut Board) -> Result<(), StoreError> {
-    let mut seen = BTreeSet::new();
-    let mut cursor = None;
-    loop {
-        let page = pod.store.view(cursor).await?;
-        for broken in page.corrupt {
-            tracing::warn!(entry = %broken, "a stored job does not decode; it is not fired");
-        }
-        for job in page.jobs {
-            seen.insert(job.job.clone());
-            board.agenda.upsert(job);
-        }
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
+#[cfg(test)]
+mod tests {
+    use super::super::clock::testing::SetMachine;
+    use super::*;
+
+    #[test]
+    fn a_time_that_only_this_pod_takes_for_past_is_waited_for() {
+        let clock = StoreClock::new(Arc::new(SetMachine::default()));
+        let past = clock.now() - Duration::from_secs(1);
+        assert_eq!(rest_until(&clock, past), WAIT_MIN);
+        assert_eq!(rest_until(&clock, clock.now()), WAIT_MIN);
+        let soon = clock.now() + Duration::from_millis(3);
+        assert_eq!(rest_until(&clock, soon), Duration::from_millis(3));
     }
-    board.agenda.retain(&seen);
-    board.definitions.look_again();
-    pod.metrics
-        .jobs
-        .set(i64::try_from(board.agenda.len()).unwrap_or(i64::MAX));
-    Ok(())
 }

@@ -29,7 +29,6 @@ pub async fn verbs_wake_the_listeners(world: World) {
     next(&world, &mut wakes, &Wake::Subscribed).await;
     let term = world.lead(&pod).await;
     let job = world.job(&term, "j").await;
-    next(&world, &mut wakes, &Wake::Jobs).await;
     store.pause(&job, "ann", "").await.expect("pause");
     next(&world, &mut wakes, &Wake::Jobs).await;
     store.resume(&job, "ann").await.expect("resume");

@@ -20,6 +20,7 @@
 mod world;
 
 pub mod broken;
+pub mod changes;
 pub mod control;
 pub mod delayed;
 pub mod field;
@@ -124,6 +125,17 @@ macro_rules! conformance_cases {
                 c39_an_active_run_without_an_entry_holds_nobody_up,
                 c39_the_place_of_a_lost_run_is_cleared,
                 c39_a_lost_place_gives_no_right_to_anothers_lock,
+            ],
+            changes: [
+                at_first_everything_is_read,
+                a_change_is_told_once_to_each,
+                nothing_is_missed_beside_a_reading,
+                every_hold_is_a_change,
+                a_leaders_own_decisions_are_no_changes,
+                many_changes_come_in_pages,
+                after_a_loss_everything_is_read,
+                a_version_from_the_future_is_not_known,
+                jobs_are_read_by_name,
             ],
             control: [
                 verbs_wake_the_listeners,
@@ -303,8 +315,9 @@ macro_rules! conformance_cases {
 
 #[cfg(test)]
 mod tests {
-    const GROUPS: [(&str, &str); 16] = [
+    const GROUPS: [(&str, &str); 17] = [
         ("broken", include_str!("broken.rs")),
+        ("changes", include_str!("changes.rs")),
         ("control", include_str!("control.rs")),
         ("delayed", include_str!("delayed.rs")),
         ("field", include_str!("field.rs")),

@@ -99,6 +99,11 @@ impl DirWatch {
         &self.dir
     }
 
+    /// Polls no more often than this from the next poll on: a look at a large folder takes its time.
+    pub fn poll_at_most_every(&mut self, least: Duration) {
+        self.config.poll = self.config.poll.max(least);
+    }
+
     /// Waits for the next reason to look. Cancel safe.
     pub async fn tick(&mut self) -> Tick {
         loop {

@@ -16,6 +16,9 @@ use crate::leadership::TermRef;
 pub const PUBLISH_MAX: usize = 100;
 /// Jobs or entries in one page of a view at most.
 pub const PAGE_MAX: usize = 1_000;
+/// Changed jobs that a store remembers. More of them between two looks of a leader mean that it reads
+/// everything.
+pub const CHANGES_KEPT: usize = 20_000;
 /// How far ahead of the store's clock a nominal time may lie, in milliseconds.
 pub const EARLY_MS: i64 = 2_000;
 
@@ -177,6 +180,27 @@ pub struct ViewPage {
     pub next: Option<u64>,
 }
 
+/// A state of what the leader decides from; later ones are greater. No failover gives one twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ViewVersion(pub u64);
+
+/// What changed since a version of the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// These jobs, at least; a job that is gone is among them too.
+    Jobs {
+        /// What the caller knows once it has read them.
+        version: ViewVersion,
+        /// Each once, [`PAGE_MAX`] at most. So many may not be all: ask again with `version`.
+        jobs: Vec<JobName>,
+    },
+    /// That is not known any more: the version is too old, or from before the store lost something.
+    Everything {
+        /// What the caller knows once it has read every page of the view from now on.
+        version: ViewVersion,
+    },
+}
+
 /// Delayed runs that are due, and when the next one is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DueDelayed {
@@ -195,6 +219,16 @@ pub struct DueDelayed {
 pub trait Schedules: Send + Sync {
     /// A page of jobs from `cursor` (none: the first), [`PAGE_MAX`] at most.
     async fn view(&self, cursor: Option<u64>) -> Result<ViewPage>;
+
+    /// The jobs that somebody changed since the view of that version (none: nothing was read yet):
+    /// opened, paused, resumed, quarantined, released, retired. What `publish` and `set_waiting` wrote
+    /// is not among them: the leader did that itself. A leader that was told `Everything` and then read
+    /// all pages misses nothing if it goes on from the version of that answer.
+    async fn changes(&self, since: Option<ViewVersion>) -> Result<Changes>;
+
+    /// These jobs, in order, [`PAGE_MAX`] at most in one request to the store; none for one that is
+    /// not there or does not decode.
+    async fn jobs(&self, jobs: &[JobName]) -> Result<Vec<Option<JobView>>>;
 
     /// One job.
     async fn job(&self, job: &JobName) -> Result<Option<JobView>>;

@@ -25,6 +25,7 @@
 //! | `state:<job>` | hash | `k:<key>` → bytes, `size` of all of them |
 //! | `cursor` | hash | job → last decided nominal time |
 //! | `schedules` | hash | job → `hash\|since\|definition` |
+//! | `changes` | zset | job by the number of its latest change, of 20,000 jobs; the empty name by the latest number that is not there any more |
 //! | `gaps:<job>` | zset | gap as JSON, by its end; the latest thousand of 90 days |
 //! | `waiting` | hash | job → why its due firing waits, as JSON |
 //! | `paused`, `quarantined` | hash | job → `at\|who and why as JSON` |
@@ -100,6 +101,7 @@ plain! {
     cursor => "cursor",
     schedules => "schedules",
     waiting => "waiting",
+    changes => "changes",
     paused => "paused",
     quarantined => "quarantined",
     execution_log => "execution_log",
@@ -175,7 +177,7 @@ impl Keys {
             (_, "leader:term") => "hash",
             (_, "delayed_tasks:due") => "zset",
             ("leader" | "lock" | "fence" | "delivery" | "idem", _) => "string",
-            ("subscribers" | "parked" | "gaps" | "runs", _) => "zset",
+            ("subscribers" | "changes" | "parked" | "gaps" | "runs", _) => "zset",
             ("pods", _) => "set",
             ("tasks" | "claiming", _) => "list",
             ("execution_log" | "dead_letters" | "log", _) => "stream",
@@ -207,6 +209,7 @@ mod tests {
         assert_eq!(keys.kind_of(&keys.leader()), Some("string"));
         assert_eq!(keys.kind_of(&keys.lock(&job)), Some("string"));
         assert_eq!(keys.kind_of(&keys.due()), Some("zset"));
+        assert_eq!(keys.kind_of(&keys.changes()), Some("zset"));
         assert_eq!(keys.kind_of(&keys.tasks(&pod)), Some("list"));
         assert_eq!(keys.kind_of(&keys.stats(&job)), Some("hash"));
         assert_eq!(keys.kind_of("other:leader"), None);

@@ -4,6 +4,7 @@
 //! can see. A script that fails half-way is not rolled back: each checks types and sizes first and
 //! then writes in an order in which a repeat mends what is missing.
 
+mod changes;
 mod codec;
 mod connect;
 mod control;

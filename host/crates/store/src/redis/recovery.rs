@@ -164,7 +164,8 @@ impl Recovery for RedisStore {
         };
         let call = self
             .leader_call(Verb::Lose, term, &run.job(), run)
-            .key(self.keys.quarantined());
+            .key(self.keys.quarantined())
+            .key(self.keys.changes());
         let call = seen_args(call, seen)
             .arg(loss.state.as_str())
             .arg(bar_free(&loss.reason))

@@ -16,8 +16,8 @@ use super::views::{hold_text, stored_of};
 use crate::error::{Result, StoreError};
 use crate::leadership::TermRef;
 use crate::schedule::{
-    Decision, DueDelayed, Opened, Operated, PAGE_MAX, PromoteAnswer, PublishAnswer, Schedules,
-    Submission, Submitted, ViewPage,
+    Changes, Decision, DueDelayed, Opened, Operated, PAGE_MAX, PromoteAnswer, PublishAnswer,
+    Schedules, Submission, Submitted, ViewPage, ViewVersion,
 };
 
 /// How long idempotency keys are remembered.
@@ -65,6 +65,7 @@ impl RedisStore {
             self.keys.gaps(job),
             self.keys.execution_log(),
             self.keys.control(),
+            self.keys.changes(),
         ];
         let call = Call::new(Verb::Resume, keys)
             .arg(job.as_str())
@@ -136,6 +137,14 @@ impl Schedules for RedisStore {
         })
     }
 
+    async fn changes(&self, since: Option<ViewVersion>) -> Result<Changes> {
+        self.changes_since(since).await
+    }
+
+    async fn jobs(&self, jobs: &[JobName]) -> Result<Vec<Option<JobView>>> {
+        self.views_of(jobs).await
+    }
+
     async fn job(&self, job: &JobName) -> Result<Option<JobView>> {
         let mut cmd = redis::cmd("HGET");
         cmd.arg(self.keys.schedules()).arg(job.as_str());
@@ -166,7 +175,7 @@ impl Schedules for RedisStore {
             self.keys.cursor(),
             self.keys.gaps(job),
             self.keys.execution_log(),
-            self.keys.control(),
+            self.keys.changes(),
         ];
         let call = Call::new(Verb::Open, keys)
             .term(term)
@@ -292,6 +301,7 @@ impl Schedules for RedisStore {
             self.keys.paused(),
             self.keys.execution_log(),
             self.keys.control(),
+            self.keys.changes(),
         ];
         let call = Call::new(Verb::Pause, keys)
             .arg(job.as_str())
@@ -318,6 +328,7 @@ impl Schedules for RedisStore {
             self.keys.quarantined(),
             self.keys.execution_log(),
             self.keys.control(),
+            self.keys.changes(),
         ];
         self.operate(
             Call::new(Verb::Release, keys)
@@ -353,6 +364,7 @@ impl Schedules for RedisStore {
             self.keys.gaps(job),
             self.keys.execution_log(),
             self.keys.control(),
+            self.keys.changes(),
         ];
         self.operate(Call::new(Verb::Retire, keys).term(term).arg(job.as_str()))
             .await

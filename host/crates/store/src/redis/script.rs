@@ -18,6 +18,7 @@ enum Part {
     Checkpoint,
     State,
     Decisions,
+    Changes,
 }
 
 impl Part {
@@ -31,6 +32,7 @@ impl Part {
             Part::Checkpoint => include_str!("lua/parts/checkpoint.lua"),
             Part::State => include_str!("lua/parts/state.lua"),
             Part::Decisions => include_str!("lua/parts/decisions.lua"),
+            Part::Changes => include_str!("lua/parts/changes.lua"),
         }
     }
 }
@@ -70,17 +72,18 @@ verbs! {
     Leave: "leave" [],
     Drain: "drain" [],
     Forget: "forget" [Leading],
-    Open: "open" [Leading],
+    Changes: "changes" [],
+    Open: "open" [Leading, Changes],
     Publish: "publish" [Leading, Entries, Decisions],
     DueDelayed: "due_delayed" [],
     Promote: "promote" [Leading, Entries],
     ExplainDelayed: "explain_delayed" [Leading, Entries],
     Submit: "submit" [Entries, Run],
-    Pause: "pause" [],
-    Resume: "resume" [Leading],
-    Release: "release" [],
+    Pause: "pause" [Changes],
+    Resume: "resume" [Leading, Changes],
+    Release: "release" [Changes],
     SetWaiting: "set_waiting" [Leading],
-    Retire: "retire" [Leading],
+    Retire: "retire" [Leading, Changes],
     Discard: "discard" [],
     Take: "take" [],
     Reject: "reject" [],
@@ -97,7 +100,7 @@ verbs! {
     Cancel: "cancel" [Entries, Run, Ending],
     Locks: "locks" [],
     Republish: "republish" [Leading, Entries, Run, Ending, Attempts],
-    Lose: "lose" [Leading, Entries, Run, Ending, Attempts],
+    Lose: "lose" [Leading, Entries, Run, Ending, Attempts, Changes],
     GiveUp: "give_up" [Leading, Entries, Run, Ending],
     Bury: "bury" [Leading, Entries, Run, Ending],
     Checkpoint: "checkpoint" [Checkpoint],

@@ -1,5 +1,5 @@
 -- Ends a run that cannot go on, if it still is as the caller saw it.
--- KEYS    1-14 of the run, 15 leader, 16 leader:term, 17 quarantined
+-- KEYS    1-14 of the run, 15 leader, 16 leader:term, 17 quarantined, 18 changes
 -- ARGV    1 address, 2 session, 3 term, 4 job, 5 run, 6 delivery seen or '', 7 fence seen or '',
 --         8 state, 9 why (JSON), 10 outcome (JSON), 11 hold (JSON) to quarantine the job or '',
 --         12 record kept for (ms), 13 runs kept
@@ -29,6 +29,7 @@ local now, register, t = now_ms(), executes and K.running or K.scheduled, task_o
 if not t or drop_stray(register, job, run, now) then return { 'changed' } end
 check_types()
 redis.call('HLEN', KEYS[17])
+if ARGV[11] ~= '' then note_change(KEYS[18], job, now) end
 if executes then close_attempt(entry, t, now, 'l', '', ARGV[10]) end
 if ARGV[11] ~= '' then
   redis.call('HSET', KEYS[17], job, int(now) .. '|' .. ARGV[11])

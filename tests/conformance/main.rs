@@ -18,7 +18,6 @@ mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
 mod redis_topology;
-mod watched;
 
 use std::sync::Arc;
 

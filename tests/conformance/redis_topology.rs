@@ -14,7 +14,7 @@ use wasmcron_tests::conformance::{self, Damage, Harness, LONG, Settings, World};
 use wasmcron_tests::redis_server::RedisServer;
 
 use crate::harness::on_runtime;
-use crate::watched::{Watched, info, order, until};
+use wasmcron_tests::redis_sentinel::{Watched, info, order, until};
 
 fn options(url: impl Into<String>) -> RedisOptions {
     let mut options = RedisOptions::new(url);

@@ -209,47 +209,44 @@ async fn a_run_without_a_pod_times_out() {
     }
 }
 
-/// A firing that its pod gave back, and that no other pod can take, waits up to its misfire grace and
-/// is then answered as missed.
+/// A firing that its pod gave back, or that lies in a dead pod's queue, and that no other pod can take,
+/// waits up to its misfire grace and is then answered as missed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_firing_waits_for_a_pod_up_to_its_grace() {
-    let fleet = Fleet::new(Timing::Fast).await;
-    fleet.install("hostile", "hostile");
-    fleet.install("hello", "hello");
-    fleet.write_job("holds", &deed("", "do = \"wait-stop\"\nthen = \"done\""));
-    let due = fleet.now().await + Duration::from_secs(5);
-    let picky = format!(
-        "{}misfire = {{ policy = \"once\", grace = \"3s\" }}\npods = {{ zone = \"eu\" }}\n",
-        jobs::hello(&jobs::daily_at(due))
-    );
-    fleet.write_job("picky", &picky);
-    let a = fleet
-        .pod_with("a", "pod.labels = { zone = \"eu\" }\npod.capacity = 1\n")
-        .await;
-    fleet.opened(&["holds", "picky"]).await;
-    let holds = fleet.trigger("holds", "{}").await;
-    fleet.attempt(&holds, 1).await;
-    let waits = fleet
-        .run_where("picky", "is in the queue", |run| {
-            run.state == RunState::Scheduled
-        })
-        .await;
-    let b = fleet.pod("b").await;
-    a.signal(Signal::Terminate);
-    assert_eq!(a.ended().await, Some(0));
-    let delayed = until("it to say why it waits", PATIENCE, async || {
-        let record = fleet.store().run(&waits.run).await.expect("it")?;
-        let why = record.why.clone().unwrap_or_default();
-        (record.state.is_ended() || why.contains("labels")).then_some(record)
-    })
-    .await;
-    assert!(!delayed.state.is_ended(), "{delayed:?}");
-    let record = fleet.ended(&waits.run).await;
-    assert_eq!(record.state, RunState::Skipped, "{record:?}");
-    let why = record.why.expect("a reason");
-    assert!(why.contains("misfire") && why.contains("labels"), "{why}");
-    assert!(record.attempts.is_empty());
-    assert_eq!(b.metric("missed_total").await, 1.0);
+    for signal in [Signal::Terminate, Signal::Kill] {
+        let fleet = Fleet::new(Timing::Fast).await;
+        fleet.install("hostile", "hostile");
+        fleet.install("hello", "hello");
+        fleet.write_job("holds", &deed("", "do = \"wait-stop\""));
+        let due = fleet.now().await + Duration::from_secs(5);
+        let picky = format!(
+            "{}misfire = {{ policy = \"once\", grace = \"4s\" }}\npods = {{ zone = \"eu\" }}\n",
+            jobs::hello(&jobs::daily_at(due))
+        );
+        fleet.write_job("picky", &picky);
+        let a = fleet
+            .pod_with("a", "pod.labels = { zone = \"eu\" }\npod.capacity = 1\n")
+            .await;
+        fleet.opened(&["holds", "picky"]).await;
+        let holds = fleet.trigger("holds", "{}").await;
+        fleet.attempt(&holds, 1).await;
+        let waits = fleet
+            .run_where("picky", "is in the queue", |run| {
+                run.state == RunState::Scheduled
+            })
+            .await;
+        let b = fleet.pod("b").await;
+        a.signal(signal);
+        a.ended().await;
+        let record = fleet.ended(&waits.run).await;
+        assert_eq!(record.state, RunState::Skipped, "{record:?}");
+        let why = record.why.expect("a reason");
+        assert!(why.contains("misfire") && why.contains("labels"), "{why}");
+        assert!(record.attempts.is_empty());
+        let waited = record.ended_at.expect("its end").since(waits.nominal);
+        assert!(waited >= Duration::from_secs(4), "{waited:?}");
+        assert_eq!(b.metric("missed_total").await, 1.0);
+    }
 }
 
 /// A paused job fires nothing and catches nothing up; the pause is one gap.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use wasmcron_core::run::RunState;
 use wasmcron_tests::host_binary;
+use wasmcron_tests::redis_sentinel::Watched;
 use wasmcron_tests::redis_server::RedisServer;
 
 use crate::harness::{Fleet, PATIENCE, PodProcess, Timing, jobs, until};
@@ -205,5 +206,34 @@ async fn dangerous_servers_are_named_at_start() {
     for expected in ["allkeys-lru", "disk"] {
         let named = warnings.iter().any(|text| text.contains(expected));
         assert!(named, "{expected} in {warnings:?}");
+    }
+}
+
+/// The primary dies, and a Sentinel makes its replica the primary: pods follow, and firings go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_follow_a_sentinels_failover() {
+    let mut watched = Watched::start().await;
+    let fleet = Fleet::over(Timing::Fast, None, watched.url()).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &jobs::hello("every = \"500ms\""));
+    let pods = [fleet.pod("a").await, fleet.pod("b").await];
+    fleet.live(2).await;
+    ticks_again(&fleet, "tick").await;
+    watched.primary.kill();
+    watched.failed_over().await;
+    until("the store to answer", PATIENCE, async || {
+        fleet.store().now().await.ok()
+    })
+    .await;
+    fleet.live(2).await;
+    ticks_again(&fleet, "tick").await;
+    for pod in &pods {
+        assert!(!lines(pod, "store.moved").is_empty(), "{}", pod.log_text());
+        let lost = lines(pod, "store.lost");
+        assert!(lost.len() <= 2, "{lost:?}");
+        until("a ready pod", PATIENCE, async || {
+            (pod.get("/readyz").await.0 == 200).then_some(())
+        })
+        .await;
     }
 }

@@ -3,5 +3,6 @@
 pub mod conformance;
 pub mod guests;
 pub mod host_binary;
+pub mod redis_sentinel;
 pub mod redis_server;
 pub mod servers;

@@ -36,7 +36,8 @@ pub enum Timing {
 
 /// Pods that share a store, a plugin directory and a job directory.
 pub struct Fleet {
-    redis: RedisServer,
+    redis: Option<RedisServer>,
+    url: String,
     folder: tempfile::TempDir,
     timing: Timing,
     store: Arc<dyn Store>,
@@ -51,15 +52,22 @@ impl Fleet {
     /// The same over a server with further arguments.
     pub async fn with_store(timing: Timing, arguments: &[&str]) -> Fleet {
         let redis = RedisServer::start_with(arguments).await;
+        let url = redis.url().to_owned();
+        Fleet::over(timing, Some(redis), url).await
+    }
+
+    /// The same over a store that is reached by this URL; the server under it may be somebody else's.
+    pub async fn over(timing: Timing, redis: Option<RedisServer>, url: String) -> Fleet {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for name in ["plugins", "jobs"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let store = RedisStore::connect(RedisOptions::new(redis.url()))
+        let store = RedisStore::connect(RedisOptions::new(&url))
             .await
             .expect("the store");
         Fleet {
             redis,
+            url,
             folder,
             timing,
             store: Arc::new(store),
@@ -73,7 +81,7 @@ impl Fleet {
 
     /// The server under the store.
     pub fn store_mut(&mut self) -> &mut RedisServer {
-        &mut self.redis
+        self.redis.as_mut().expect("a server of its own")
     }
 
     /// The plugin directory.
@@ -116,7 +124,7 @@ impl Fleet {
     }
 
     fn settings(&self, address: &str, more: &str) -> String {
-        let (url, folder) = (self.redis.url(), self.folder.path().display());
+        let (url, folder) = (&self.url, self.folder.path().display());
         let answer = match self.timing {
             Timing::Defaults => "",
             Timing::Fast => "store_timeout = \"300ms\"\n",
@@ -141,7 +149,7 @@ impl Fleet {
     /// Runs the product's command line against this fleet; answers what it printed and its exit code.
     pub async fn cli(&self, arguments: &[&str]) -> (String, String, i32) {
         let output = tokio::process::Command::from(host_binary::command())
-            .args(["--store", self.redis.url()])
+            .args(["--store", &self.url])
             .args(arguments)
             .current_dir(self.folder.path())
             .output()
@@ -255,7 +263,7 @@ impl Fleet {
 
     /// Sends a command to Redis itself, as an operator would.
     pub async fn redis_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
-        let client = redis::Client::open(self.redis.url()).expect("a client");
+        let client = redis::Client::open(self.url.as_str()).expect("a client");
         let mut connection = client
             .get_multiplexed_async_connection()
             .await

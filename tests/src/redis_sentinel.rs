@@ -1,10 +1,16 @@
 //! A Sentinel over a private primary and its replica.
 
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a test cannot go on without its servers, and its panic is what people read"
+)]
+
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use wasmcron_tests::redis_server::{self, RedisServer};
+use crate::redis_server::{self, RedisServer};
 
 /// The password of the primary and its replica; the Sentinel has none.
 const PASSWORD: &str = "open-sesame";
@@ -25,6 +31,9 @@ pub struct Watched {
 
 impl Watched {
     /// Starts all three, and waits until the replica follows and the Sentinel knows it.
+    ///
+    /// # Panics
+    /// When the servers do not do it.
     pub async fn start() -> Watched {
         let guarded = ["--requirepass", PASSWORD, "--masterauth", PASSWORD];
         let primary = RedisServer::start_with(&guarded).await;
@@ -76,6 +85,7 @@ impl Watched {
     }
 
     /// The store's URL: whom to ask, and for which name.
+    #[must_use]
     pub fn url(&self) -> String {
         format!(
             "redis+sentinel://:{PASSWORD}@127.0.0.1:{}/{NAME}",
@@ -84,6 +94,9 @@ impl Watched {
     }
 
     /// Cuts the replica off: what the primary takes from now on is lost with it.
+    ///
+    /// # Panics
+    /// When the servers do not do it.
     pub async fn cut_off(&self) {
         // Without the password it cannot come back.
         order(&url(&self.replica), &["CONFIG", "SET", "masterauth", "x"]).await;
@@ -91,6 +104,9 @@ impl Watched {
     }
 
     /// Whether the replica has all that the primary has.
+    ///
+    /// # Panics
+    /// When the servers do not do it.
     pub async fn caught_up(&self) -> bool {
         let said = info(&url(&self.primary), "replication").await;
         let number = |text: &str| -> Option<u64> {
@@ -103,6 +119,9 @@ impl Watched {
     }
 
     /// Waits until the replica is the primary.
+    ///
+    /// # Panics
+    /// When the servers do not do it.
     pub async fn failed_over(&self) {
         until("the failover", async || {
             info(&url(&self.replica), "replication")
@@ -132,6 +151,9 @@ async fn hand(url: &str) -> redis::aio::MultiplexedConnection {
 }
 
 /// Gives a server a command.
+///
+/// # Panics
+/// When the servers do not do it.
 pub async fn order(url: &str, words: &[&str]) {
     let (name, arguments) = words.split_first().expect("a command");
     let mut cmd = redis::cmd(name);
@@ -141,6 +163,9 @@ pub async fn order(url: &str, words: &[&str]) {
 }
 
 /// A section of what a server says of itself.
+///
+/// # Panics
+/// When the servers do not do it.
 pub async fn info(url: &str, section: &str) -> String {
     let mut cmd = redis::cmd("INFO");
     let said = cmd.arg(section).query_async(&mut hand(url).await).await;
@@ -148,6 +173,9 @@ pub async fn info(url: &str, section: &str) -> String {
 }
 
 /// Looks until it is so.
+///
+/// # Panics
+/// When the servers do not do it.
 pub async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
     for _ in 0..1_500 {
         if look().await {

@@ -17,7 +17,8 @@ use super::units::{Size, Span, StoreUrl};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Where pods meet: `redis://` or `rediss://`, with user, password and database where needed.
+    /// Where pods meet: `redis://` or `rediss://`, with user, password and database where needed;
+    /// `redis+sentinel://` and `redis+cluster://` with several hosts.
     pub store: StoreUrl,
     /// How long one answer of the store is waited for; the leases must outlast it.
     pub store_timeout: Span<1_000>,

@@ -2,26 +2,58 @@
 
 use std::sync::Arc;
 
+use wasmcron_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::runs::Retention;
+use wasmcron_store::sqlite::{SqliteEngine, SqliteOptions};
 use wasmcron_store::{Result, Store};
 
 use crate::config::settings::Settings;
+use crate::config::store_url::StoreUrl;
 
-/// Connects to the store that the settings name. Fails within a few seconds rather than to go on trying.
+/// Opens or connects to the store that the settings name. Fails within a few seconds rather than to go
+/// on trying.
 ///
 /// # Errors
-/// When the store cannot be reached, refuses us, or is too old. The text holds no password.
+/// When the store cannot be reached or opened, refuses us, or is too old. The text holds no password.
 pub async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
-    let store = RedisStore::connect(RedisOptions {
-        namespace: settings.namespace.clone(),
-        response_timeout: settings.store_timeout.get(),
-        retention: retention(settings),
-        recovery_window: settings.recovery.window.get(),
-        ..RedisOptions::new(settings.store.expose())
+    Ok(match &settings.store {
+        StoreUrl::Sqlite(path) => {
+            let engine = SqliteEngine::open(SqliteOptions {
+                response_timeout: settings.store_timeout.get(),
+                ..SqliteOptions::new(path)
+            });
+            let options = EmbeddedOptions {
+                retention: retention(settings),
+                recovery_window: settings.recovery.window.get(),
+                ..EmbeddedOptions::default()
+            };
+            Arc::new(EmbeddedStore::new(Arc::new(engine.await?), options))
+        }
+        StoreUrl::Redis(url) => Arc::new(
+            RedisStore::connect(RedisOptions {
+                namespace: settings.namespace.clone(),
+                response_timeout: settings.store_timeout.get(),
+                retention: retention(settings),
+                recovery_window: settings.recovery.window.get(),
+                ..RedisOptions::new(url.expose())
+            })
+            .await?,
+        ),
     })
-    .await?;
-    Ok(Arc::new(store))
+}
+
+/// What a store promises, and when another one is needed, in one line for people.
+#[must_use]
+pub fn promise(url: &StoreUrl) -> &'static str {
+    match url {
+        StoreUrl::Sqlite(_) => {
+            "durable on this machine, shared by its pods; for pods on several machines move to Redis (store = \"redis://HOST:PORT\")"
+        }
+        StoreUrl::Redis(_) => {
+            "shared by pods on any number of machines; as durable as the server is set up to be"
+        }
+    }
 }
 
 /// What is kept of ended runs.

@@ -291,7 +291,66 @@ fn a_configuration_that_is_named_must_exist_and_none_is_needed() {
         "{}",
         said.err
     );
-    assert_eq!(run_in(dir.path(), &["config", "show"]).code, Some(0));
+    let said = run_in(dir.path(), &["config", "show"]);
+    assert_eq!(said.code, Some(0));
+    assert!(said.out.contains("sqlite://wasmcron.db"), "{}", said.out);
+}
+
+#[test]
+fn a_store_file_that_is_not_there_is_named_and_not_made() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let other = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| other.path().join(name).display().to_string();
+    std::fs::write(other.path().join("w.toml"), "namespace = \"n\"\n").expect("written");
+    let url = format!("sqlite://{}", path("x.db"));
+    let cases = [
+        (vec![], "sqlite://wasmcron.db".to_owned()),
+        (vec!["--store", &url], url.clone()),
+        (
+            vec!["--config", "OTHER/w.toml"],
+            format!("sqlite://{}", path("wasmcron.db")),
+        ),
+        (
+            vec!["--dev", "OTHER"],
+            format!("sqlite://{}", path(".wasmcron/dev.db")),
+        ),
+    ];
+    let at = other.path().display().to_string();
+    for (options, named) in cases {
+        let options: Vec<String> = options
+            .iter()
+            .map(|word| word.replace("OTHER", &at))
+            .collect();
+        let mut args = vec!["job", "list"];
+        args.extend(options.iter().map(String::as_str));
+        let said = run_in(dir.path(), &args);
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{args:?}");
+        assert!(
+            said.err.contains(&named) && said.err.contains("no such file"),
+            "{args:?}: {}",
+            said.err
+        );
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("it").count(), 0);
+    assert_eq!(std::fs::read_dir(other.path()).expect("it").count(), 1);
+}
+
+#[test]
+fn dev_needs_a_folder_and_nothing_else_beside_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (args, words) in [
+        (vec!["dev", "none"], "none"),
+        (vec!["dev", "--dev", "."], "--dev"),
+        (
+            vec!["job", "list", "--dev", ".", "--store", "redis://h:1"],
+            "--store",
+        ),
+        (vec!["dev", "--store", "sqlite://:memory:"], "in memory"),
+    ] {
+        let said = run_in(dir.path(), &args);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{args:?}");
+        assert!(said.err.contains(words), "{args:?}: {}", said.err);
+    }
 }
 
 #[test]
@@ -356,7 +415,7 @@ fn bad_ids_and_parameters_are_bad_usage_before_any_store_is_asked() {
     let said = run(&["job", "list", "--store", "http://x"]);
     assert_eq!(said.code, Some(2));
     assert!(
-        said.err.contains("--store") && said.err.contains("redis://"),
+        said.err.contains("--store") && said.err.contains("sqlite://FILE"),
         "{}",
         said.err
     );

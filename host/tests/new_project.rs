@@ -7,8 +7,10 @@
     reason = "a test may panic"
 )]
 
+use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -103,7 +105,62 @@ fn a_new_project_passes_its_tests_and_is_accepted_as_a_plugin() {
         Command::new(wasmcron)
             .current_dir(dir.path())
             .args(["plugin", "check"])
-            .arg(component)
+            .arg(&component)
             .args(["--params", "{\"steps\":3}"]),
     );
+    runs_in_dev(&project, &target);
+}
+
+/// How long a line is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Killed when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `wasmcron dev` in the project finds what `cargo plugin` built and the project's own job file.
+fn runs_in_dev(project: &Path, target: &Path) {
+    let wasmcron = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wasmcron"));
+        command.current_dir(project).env("CARGO_TARGET_DIR", target);
+        command.env_remove("WASMCRON_STORE");
+        command
+    };
+    let mut dev = Running(
+        wasmcron()
+            .arg("dev")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("dev starts"),
+    );
+    let out = dev.0.stdout.take().expect("its output");
+    let (line, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for said in std::io::BufReader::new(out).lines().map_while(Result::ok) {
+            // Nobody listens once the job was seen.
+            let _ = line.send(said);
+        }
+    });
+    loop {
+        let said = lines.recv_timeout(PATIENCE).expect("a line of dev");
+        if said.contains("fresh-job") && said.contains("job, */5 * * * * UTC") {
+            break;
+        }
+    }
+    let job = wasmcron()
+        .args(["job", "trigger", "fresh-job", "--wait"])
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&job.stdout);
+    assert!(text.contains("succeeded: 10 steps"), "{job:?}");
+    succeed(Command::new("kill").args(["-INT", &dev.0.id().to_string()]));
+    assert_eq!(dev.0.wait().expect("its end").code(), Some(0));
 }

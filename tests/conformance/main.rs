@@ -1,4 +1,4 @@
-//! The conformance suite over Redis, a test for each case, and what only Redis can do wrong.
+//! The conformance suite over Redis and over memory, a test for each case, and what only Redis can do wrong.
 
 #![allow(
     clippy::expect_used,
@@ -6,7 +6,9 @@
     reason = "all of it is test code; clippy exempts only functions that are tests themselves"
 )]
 
+mod embedded;
 mod harness;
+mod memory;
 mod redis_broken_keys;
 mod redis_changes;
 mod redis_cluster;
@@ -18,6 +20,8 @@ mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
 mod redis_topology;
+mod sqlite;
+mod sqlite_faults;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Real pods as processes, a real Redis, real signals. Tests read the store and `/metrics`, not logs.
+//! Real pods as processes, a real store, real signals. Tests read the store and `/metrics`, not logs.
 
 #![allow(
     clippy::expect_used,
@@ -7,7 +7,9 @@
 )]
 
 mod bad_input;
+mod dev;
 mod drain;
+mod embedded;
 mod harness;
 mod locks;
 mod operators;

@@ -203,6 +203,7 @@ async fn two_leaders_publish_one_firing() {
             "{}".into(),
         ),
         to: "a".parse().expect("an address"),
+        after: old,
     };
     let answer = fleet
         .store()

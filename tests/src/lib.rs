@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod guests;
 pub mod host_binary;
+pub mod memory_store;
 pub mod redis_sentinel;
 pub mod redis_server;
 pub mod servers;

@@ -58,28 +58,18 @@ struct Findings {
 
 fn check(globals: &Globals) -> Answer {
     let mut findings = Findings::default();
-    match load_settings(globals) {
+    match globals.load() {
         Ok(loaded) => {
             findings.file = loaded.file.as_ref().map(|file| file.display().to_string());
             check_jobs(&loaded, &mut findings);
         }
-        Err(faults) => findings.faults = faults,
+        Err(error) => findings.faults = error.faults,
     }
     findings.warnings.extend(load::stray_variables(
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
     ));
     findings.ok = findings.faults.is_empty();
     report(globals, &findings)
-}
-
-fn load_settings(globals: &Globals) -> Result<Loaded, Vec<Fault>> {
-    let env = |name: &str| std::env::var_os(name);
-    load::load(&load::Sources {
-        file: globals.config.as_deref(),
-        store: globals.store.as_deref(),
-        env: &env,
-    })
-    .map_err(|error| error.faults)
 }
 
 fn check_jobs(loaded: &Loaded, findings: &mut Findings) {

@@ -1,16 +1,19 @@
 //! What commands share: the global options, the settings, and a bounded way to the store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::view::JobView;
 use wasmcron_store::Store;
 
+use super::dev;
 use super::out::{Answer, Failure, Out};
+use crate::config::fault::ConfigError;
 use crate::config::known;
-use crate::config::load::{self, Loaded, Sources};
+use crate::config::load::{self, Loaded, Origin, Sources};
 use crate::config::settings::Settings;
+use crate::config::store_url::StoreUrl;
 use crate::store;
 
 /// Options of every command.
@@ -28,9 +31,12 @@ pub struct Globals {
     /// Print one JSON value instead of text; times are RFC 3339 in UTC, durations milliseconds
     #[arg(long, global = true)]
     pub json: bool,
-    /// Store to use instead of the configured one
+    /// Store to use instead of the configured one: sqlite://FILE, redis://HOST:PORT or rediss://HOST:PORT
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
+    /// Talk to the pod of `wasmcron dev DIR`
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "store")]
+    pub dev: Option<PathBuf>,
 }
 
 impl Globals {
@@ -40,14 +46,47 @@ impl Globals {
     }
 
     /// The settings with their origins.
-    pub fn load(&self) -> Result<Loaded, Failure> {
+    pub fn load(&self) -> Result<Loaded, ConfigError> {
+        let mut loaded = self.load_from(self.dev.as_deref().unwrap_or(Path::new("")))?;
+        if let Some(dir) = &self.dev {
+            loaded.settings.store = dev::store_of(dir);
+            let origin = Origin::Option { option: "--dev" };
+            loaded.origins.insert("store".into(), origin);
+        }
+        Ok(loaded)
+    }
+
+    /// The settings with their origins; the file is looked for in this folder unless it is named.
+    pub fn load_from(&self, folder: &Path) -> Result<Loaded, ConfigError> {
         let env = |name: &str| std::env::var_os(name);
-        let sources = Sources {
+        load::load(&Sources {
             file: self.config.as_deref(),
+            folder,
             store: self.store.as_deref(),
             env: &env,
+        })
+    }
+
+    /// The settings of a command that talks to pods. Where nobody named a store and there is none at the
+    /// default place, that is the one of a `wasmcron dev` in the same folder, if there is one.
+    fn load_for_store(&self) -> Result<Settings, Failure> {
+        let mut loaded = self.load()?;
+        let unnamed = loaded.origins.get("store") == Some(&Origin::Default);
+        let StoreUrl::Sqlite(file) = &loaded.settings.store else {
+            return Ok(loaded.settings);
         };
-        Ok(load::load(&sources)?)
+        if file.exists() {
+            return Ok(loaded.settings);
+        }
+        let dev = dev::store_of(file.parent().unwrap_or(Path::new("")));
+        if unnamed && matches!(&dev, StoreUrl::Sqlite(file) if file.exists()) {
+            loaded.settings.store = dev;
+            return Ok(loaded.settings);
+        }
+        Err(Failure::failed(format!(
+            "store {}: there is no such file; the first pod makes it (`wasmcron serve`, or `wasmcron dev` for its own); --store, --dev and the key `store` name another",
+            loaded.settings.store
+        )))
     }
 }
 
@@ -64,7 +103,7 @@ pub struct Context {
 /// Runs a command against the store. Every wait is bounded: a store that cannot be reached costs a
 /// few seconds and is named without its password.
 pub fn with_store(globals: &Globals, command: impl AsyncFnOnce(Context) -> Answer) -> Answer {
-    let settings = globals.load()?.settings;
+    let settings = globals.load_for_store()?;
     let url = settings.store.to_string();
     let named = |failure| match failure {
         Failure::Store(error) => Failure::failed(format!("store {url}: {error}")),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use wasmcron_core::ids::RunId;
+use wasmcron_store::Store;
 use wasmcron_store::runs::LogLine;
 
 use super::context::Context;
@@ -70,7 +71,7 @@ async fn follow(ctx: &Context, run: &RunId) -> Answer {
                 .run(run)
                 .await?
                 .is_none_or(|record| record.state.is_ended());
-            Ok::<_, Failure>((over, place.next(ctx, run).await?))
+            Ok::<_, Failure>((over, place.next(&*ctx.store, run).await?))
         };
         match look.await {
             Ok((over, lines)) => {
@@ -106,7 +107,7 @@ fn json_line(line: &LogLine) -> Result<String, Failure> {
 /// How far a growing log was read. The store gives positions for full pages only, so within the last
 /// page it is the last line seen that tells where to go on.
 #[derive(Default)]
-struct Place {
+pub struct Place {
     after: Option<String>,
     seen: usize,
     last: Option<LogLine>,
@@ -114,8 +115,12 @@ struct Place {
 
 impl Place {
     /// Lines that were not seen yet.
-    async fn next(&mut self, ctx: &Context, run: &RunId) -> Result<Vec<LogLine>, Failure> {
-        let page = ctx.store.log(run, self.after.as_deref(), PAGE).await?;
+    pub async fn next(
+        &mut self,
+        store: &dyn Store,
+        run: &RunId,
+    ) -> wasmcron_store::Result<Vec<LogLine>> {
+        let page = store.log(run, self.after.as_deref(), PAGE).await?;
         let known = self.known(&page.lines);
         let fresh: Vec<LogLine> = page.lines.iter().skip(known).cloned().collect();
         self.last = page.lines.last().cloned().or(self.last.take());

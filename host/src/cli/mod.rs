@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod context;
 mod cron;
+mod dev;
 mod job;
 mod logs;
 mod new;
@@ -48,6 +49,8 @@ struct Cli {
 enum Command {
     /// Run a pod until it is told to stop
     Serve,
+    /// Run a pod on the plugins and job files of a folder, with its log and progress on the terminal
+    Dev(dev::Dev),
     /// Jobs: list, show, trigger, backfill, pause, resume
     #[command(subcommand)]
     Job(job::JobCommand),
@@ -97,6 +100,7 @@ fn run(cli: Cli) -> Answer {
     let globals = &cli.globals;
     match cli.command {
         Command::Serve => serve::run(globals),
+        Command::Dev(verb) => dev::run(globals, &verb),
         Command::Job(command) => job::run(globals, command),
         Command::Run(command) => run::run(globals, command),
         Command::Checkpoint(command) => checkpoint::run(globals, command),

@@ -106,7 +106,7 @@ fn crate_name(text: &str) -> Result<String, String> {
 const FILES: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("new/Cargo.toml.tmpl")),
     (".cargo/config.toml", include_str!("new/config.toml.tmpl")),
-    (".gitignore", "/target\n"),
+    (".gitignore", "/target\n/.wasmcron\n"),
     ("README.md", include_str!("new/README.md.tmpl")),
     ("src/lib.rs", include_str!("new/lib.rs.tmpl")),
     ("{{name}}.toml", include_str!("new/job.toml.tmpl")),
@@ -146,8 +146,9 @@ pub fn run(out: Out, verb: &New) -> Answer {
         );
     }
     let shown = dir.display();
-    let file = verb.name.replace('-', "_");
-    out.line(format!("{shown} is ready:\n  cd {shown}\n  cargo test\n  cargo plugin\n  wasmcron plugin check target/wasm32-wasip2/guest/{file}.wasm"))
+    out.line(format!(
+        "{shown} is ready:\n  cd {shown}\n  cargo test\n  cargo plugin\n  wasmcron dev"
+    ))
 }
 
 /// The checkout that this program was built from, as far as it is still there.

@@ -1,6 +1,6 @@
 //! Where a command's answer goes, and how a command fails.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -38,17 +38,28 @@ impl Failure {
 
     /// Says it on standard error and gives the exit code.
     pub fn exit(self) -> ExitCode {
-        let (code, message) = match self {
-            Failure::BadInput(message) => (2, message),
-            Failure::Failed(message) => (1, message),
-            Failure::Store(error) => (1, error.to_string()),
-            Failure::Said(code) => (code, String::new()),
-            Failure::Closed => (0, String::new()),
+        let message = self.to_string();
+        let code = match self {
+            Failure::BadInput(_) => 2,
+            Failure::Failed(_) | Failure::Store(_) => 1,
+            Failure::Said(code) => code,
+            Failure::Closed => 0,
         };
         if !message.is_empty() {
             note(format!("error: {message}"));
         }
         ExitCode::from(code)
+    }
+}
+
+impl Display for Failure {
+    /// What there is left to say.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::BadInput(message) | Failure::Failed(message) => f.write_str(message),
+            Failure::Store(error) => error.fmt(f),
+            Failure::Said(_) | Failure::Closed => Ok(()),
+        }
     }
 }
 

@@ -15,5 +15,5 @@ pub fn run(globals: &Globals) -> Answer {
     }
     telemetry::start(&loaded.settings.log)
         .map_err(|error| Failure::failed(format!("{error:#}")))?;
-    services::serve(loaded.settings).map_err(|error| Failure::failed(format!("{error:#}")))
+    services::serve(loaded.settings, |_| ()).map_err(|error| Failure::failed(format!("{error:#}")))
 }

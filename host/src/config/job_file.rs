@@ -1,6 +1,6 @@
 //! Job files: one job each, `*.toml` in the directory of jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,17 @@ use super::schema;
 use super::settings::LimitSettings;
 use super::units::{Size, Span};
 
+/// TOML files that belong to others and lie where jobs may lie too: they are no job files.
+pub const NO_JOB_FILES: &[&str] = &[
+    "Cargo.toml",
+    "clippy.toml",
+    "deny.toml",
+    "pyproject.toml",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    "wasmcron.toml",
+];
+
 /// Job files in one directory at most.
 pub const JOB_FILES_MAX: usize = 100_000;
 
@@ -33,6 +44,11 @@ pub struct JobFile {
     pub warnings: Vec<String>,
     /// The job, or what is wrong.
     pub result: Result<Job, ConfigError>,
+}
+
+/// Whether the file of a job is a plugin that no job file names. Its parameters come with each request.
+pub fn is_bare_plugin(file: &Path) -> bool {
+    file.extension().is_some_and(|ext| ext == "wasm")
 }
 
 /// Reads every job file of a directory, in the order of their names. A bad one does not hurt the
@@ -65,10 +81,10 @@ pub fn paths_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
         // Most systems tell the kind of an entry with its name, so that no file is asked for it.
         let kind = entry.file_type().map_err(refuse)?;
         let is_folder = kind.is_dir() || (kind.is_symlink() && path.is_dir());
+        // Editors and ConfigMap mounts keep copies under hidden names.
         let hidden = path
             .file_name()
             .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-        // Editors and ConfigMap mounts keep copies under hidden names.
         if !hidden && path.extension().is_some_and(|ext| ext == "toml") && !is_folder {
             paths.push(path);
         }
@@ -77,6 +93,7 @@ pub fn paths_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
             return Err(Fault::of_file(directory, message).into());
         }
     }
+    paths.retain(|path| !NO_JOB_FILES.iter().any(|no| path.ends_with(no)));
     paths.sort_unstable();
     Ok(paths)
 }
@@ -122,6 +139,31 @@ pub fn from_source(source: &Source, caps: &LimitSettings) -> JobFile {
             job
         });
     file
+}
+
+/// Adds a job by hand for each plugin that is neither named nor called like a job of these files.
+/// `plugins` are names with their files.
+pub fn add_bare_plugins(
+    files: &mut Vec<JobFile>,
+    plugins: impl IntoIterator<Item = (String, PathBuf)>,
+    caps: &LimitSettings,
+) {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for file in files.iter() {
+        known.extend(file.name.iter().map(ToString::to_string));
+        known.extend(
+            file.result
+                .iter()
+                .map(|job| job.definition.plugin.to_string()),
+        );
+    }
+    for (name, path) in plugins {
+        // A file whose name no job can have serves no job.
+        if !known.contains(&name) && JobName::new(&name).is_ok() {
+            let source = Source::from_text(&path, format!("name = \"{name}\"\n"));
+            files.push(from_source(&source, caps));
+        }
+    }
 }
 
 /// The same job in two files: all of them are refused, since which one a pod took would depend on what

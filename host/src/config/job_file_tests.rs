@@ -344,3 +344,27 @@ fn one_bad_file_does_not_hurt_the_others_and_shared_names_are_refused() {
     assert!(shown[5].starts_with("f.toml:2: not UTF-8"), "{shown:#?}");
     assert!(load_directory(&dir.path().join("none"), &LimitSettings::default()).is_err());
 }
+
+#[test]
+fn a_plugin_that_no_job_file_names_is_a_job_by_hand() {
+    let dir = tempfile::tempdir().expect("directory");
+    let write = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).expect("written");
+    };
+    write("a.toml", "name = \"nightly\"\nplugin = \"sync\"\n");
+    write("b.toml", "name = \"broken\"\ncorn = 1\n");
+    write("Cargo.toml", "[package]\nname = \"sync\"\n");
+    let caps = LimitSettings::default();
+    let mut files = load_directory(dir.path(), &caps).expect("read");
+    assert_eq!(files.len(), 2, "Cargo.toml is no job file");
+    let plugin = |name: &str| (name.to_owned(), dir.path().join(format!("{name}.wasm")));
+    let plugins = ["sync", "broken", "Not A Name", "fresh"].map(plugin);
+    add_bare_plugins(&mut files, plugins, &caps);
+    assert_eq!(files.len(), 3, "{files:#?}");
+    let job = files[2].result.as_ref().expect("a job");
+    assert_eq!(job.name.as_str(), "fresh");
+    assert_eq!(job.definition.plugin.as_str(), "fresh");
+    assert_eq!(job.definition.schedule.trigger, Trigger::Manual);
+    assert!(is_bare_plugin(&files[2].path) && !is_bare_plugin(&files[0].path));
+    assert_eq!(files[2].path, dir.path().join("fresh.wasm"));
+}

@@ -43,6 +43,8 @@ pub enum Origin {
 pub struct Sources<'a> {
     /// The file that was asked for.
     pub file: Option<&'a Path>,
+    /// Where [`DEFAULT_FILE`] is looked for if none was.
+    pub folder: &'a Path,
     /// The store that was asked for.
     pub store: Option<&'a str>,
     /// The environment.
@@ -163,7 +165,7 @@ fn path(value: &str) -> Result<PathBuf, String> {
 pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
     let file = match sources.file {
         Some(file) => Some(file.to_owned()),
-        None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
+        None => Some(sources.folder.join(DEFAULT_FILE)).filter(|file| file.exists()),
     };
     let source = file.as_deref().map(Source::read).transpose()?;
     let mut loaded = read(source.as_ref())?;
@@ -212,6 +214,7 @@ fn read(source: Option<&Source>) -> Result<Loaded, ConfigError> {
 /// Paths in a file mean the same wherever the pod is started from.
 fn resolve_paths(settings: &mut Settings, base: &Path) {
     let resolve = |path: &mut PathBuf| *path = base.join(&*path);
+    settings.store = std::mem::take(&mut settings.store).below(base);
     resolve(&mut settings.plugins.directory);
     resolve(&mut settings.jobs.directory);
     settings.plugins.cache.as_mut().map(resolve);

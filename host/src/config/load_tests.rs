@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::config::store_url::StoreUrl;
 
 fn none(_: &str) -> Option<OsString> {
     None
@@ -17,6 +18,7 @@ fn load_text(text: &str) -> Result<Loaded, String> {
     let (dir, file) = write(text);
     load(&Sources {
         file: Some(&file),
+        folder: Path::new(""),
         store: None,
         env: &none,
     })
@@ -39,6 +41,7 @@ fn every_value_knows_its_origin() {
     let lookup = |name: &str| env.get(name).map(OsString::from);
     let loaded = load(&Sources {
         file: Some(&file),
+        folder: Path::new(""),
         store: Some("redis://h:1"),
         env: &lookup,
     })
@@ -58,6 +61,47 @@ fn every_value_knows_its_origin() {
         loaded.settings.jobs.directory,
         dir.path().join("j"),
         "relative to the file"
+    );
+}
+
+#[test]
+fn the_store_is_a_file_beside_the_configuration_unless_named() {
+    let here = load(&Sources {
+        file: None,
+        folder: Path::new(""),
+        store: None,
+        env: &none,
+    });
+    assert_eq!(
+        here.expect("loaded").settings.store.to_string(),
+        "sqlite://wasmcron.db"
+    );
+    for (text, below) in [
+        ("", "wasmcron.db"),
+        ("store = \"sqlite://s/w.db\"", "s/w.db"),
+    ] {
+        let (dir, file) = write(text);
+        let loaded = load(&Sources {
+            file: Some(&file),
+            folder: Path::new(""),
+            store: None,
+            env: &none,
+        })
+        .expect("loaded");
+        let expected = dir.path().join(below);
+        assert_eq!(loaded.settings.store, StoreUrl::Sqlite(expected));
+    }
+    // As with other paths, a variable and an option mean what they mean where the command is typed.
+    let (_dir, file) = write("");
+    let asked = load(&Sources {
+        file: Some(&file),
+        folder: Path::new(""),
+        store: Some("sqlite://w.db"),
+        env: &none,
+    });
+    assert_eq!(
+        asked.expect("loaded").settings.store.to_string(),
+        "sqlite://w.db"
     );
 }
 
@@ -95,7 +139,11 @@ fn c101_mistakes_are_refused_with_line_and_key() {
         ),
         (
             "store = \"http://x\"\n",
-            "wasmcron.toml:1:9: store: \"http\" is not a store; redis://",
+            "wasmcron.toml:1:9: store: \"http\" is not a store; accepted are sqlite://FILE",
+        ),
+        (
+            "\nstore = \"sqlite://:memory:\"\n",
+            "wasmcron.toml:2:9: store: found \"sqlite://:memory:\", but a store in memory would be lost",
         ),
         (
             "[http]\nlisten = \"8080\"\n",
@@ -156,6 +204,7 @@ fn a_bad_variable_is_named() {
     let bad = |name: &str| (name == "WASMCRON_HTTP_LISTEN").then(|| OsString::from("8080"));
     let error = load(&Sources {
         file: None,
+        folder: Path::new(""),
         store: None,
         env: &bad,
     })
@@ -180,6 +229,7 @@ fn a_bad_variable_is_named() {
 fn a_named_file_must_exist() {
     let error = load(&Sources {
         file: Some(Path::new("/nonexistent/w.toml")),
+        folder: Path::new(""),
         store: None,
         env: &none,
     })

@@ -10,6 +10,7 @@ pub mod load;
 pub mod params;
 pub mod schema;
 pub mod settings;
+pub mod store_url;
 pub mod units;
 
 use std::path::PathBuf;

@@ -5,6 +5,7 @@ use crate::config::document::Source;
 use crate::config::job_file;
 use crate::config::load::{self, Sources};
 use crate::config::settings::LimitSettings;
+use crate::config::store_url::StoreUrl;
 
 fn config(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -31,6 +32,7 @@ fn the_example_configuration_shows_every_key_with_its_default() {
     let file = config("wasmcron.toml");
     let loaded = load::load(&Sources {
         file: Some(&file),
+        folder: Path::new(""),
         store: None,
         env: &|_| None,
     })
@@ -46,6 +48,10 @@ fn the_example_configuration_shows_every_key_with_its_default() {
             .expect("relative to the file")
             .to_owned();
     }
+    assert_eq!(
+        std::mem::take(&mut settings.store),
+        StoreUrl::default().below(&base)
+    );
     assert_eq!(settings, Settings::default());
     let text = std::fs::read_to_string(&file).expect("the example");
     for leaf in settings_shape().leaves() {

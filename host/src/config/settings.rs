@@ -11,18 +11,20 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::units::{Size, Span, StoreUrl};
+use super::store_url::StoreUrl;
+use super::units::{Size, Span};
 
 /// All settings of a pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Where pods meet: `redis://` or `rediss://`, with user, password and database where needed;
-    /// `redis+sentinel://` and `redis+cluster://` with several hosts.
+    /// Where pods meet. `sqlite://FILE`: a file of this machine, relative to the folder of this file.
+    /// `redis://` or `rediss://`: a server for pods on several machines, with user, password and database
+    /// where needed; `redis+sentinel://` and `redis+cluster://` with several hosts.
     pub store: StoreUrl,
     /// How long one answer of the store is waited for; the leases must outlast it.
     pub store_timeout: Span<1_000>,
-    /// First part of every key in the store. Pods of one fleet share it.
+    /// First part of every key in Redis. Pods of one fleet share it. A file is one fleet's anyway.
     pub namespace: String,
     /// This pod.
     pub pod: PodSettings,
@@ -121,6 +123,9 @@ pub struct JobSettings {
     pub directory: PathBuf,
     /// How often it is read again although nothing was noticed.
     pub poll: Span<30_000>,
+    /// Whether a plugin that no job file names is a job of its own name, by hand only. `dev` asks for it.
+    #[serde(skip)]
+    pub bare_plugins: bool,
 }
 
 impl Default for JobSettings {
@@ -128,6 +133,7 @@ impl Default for JobSettings {
         JobSettings {
             directory: "jobs".into(),
             poll: Span::default(),
+            bare_plugins: false,
         }
     }
 }

@@ -210,101 +210,6 @@ impl<T> serde::de::Visitor<'_> for TextVisitor<T> {
     }
 }
 
-/// The URL of a store. Shown with its password masked, everywhere.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoreUrl(String);
-
-impl StoreUrl {
-    /// The URL with its password, for the client alone.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for StoreUrl {
-    fn default() -> Self {
-        StoreUrl("redis://127.0.0.1:6379".into())
-    }
-}
-
-/// What a store's URL may begin with.
-const STORE_SCHEMES: [&str; 6] = [
-    "redis://",
-    "rediss://",
-    "redis+sentinel://",
-    "rediss+sentinel://",
-    "redis+cluster://",
-    "rediss+cluster://",
-];
-
-impl FromStr for StoreUrl {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = STORE_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
-        if known {
-            Ok(StoreUrl(text.to_owned()))
-        } else {
-            let scheme = text
-                .split("://")
-                .next()
-                .unwrap_or("")
-                .chars()
-                .take(16)
-                .collect::<String>();
-            Err(format!(
-                "{scheme:?} is not a store; redis://HOST:PORT and rediss://HOST:PORT are accepted, and redis+sentinel://HOST:PORT,…/NAME and redis+cluster://HOST:PORT,…"
-            ))
-        }
-    }
-}
-
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((scheme, rest)) = self.0.split_once("://") else {
-            return f.write_str("***");
-        };
-        let Some((credentials, host)) = rest.rsplit_once('@') else {
-            return f.write_str(&self.0);
-        };
-        let user = credentials.split(':').next().unwrap_or("");
-        write!(f, "{scheme}://{user}:***@{host}")
-    }
-}
-
-impl fmt::Debug for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for StoreUrl {
-    /// Masked, since a serialised setting is shown to people.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for StoreUrl {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
-
-impl JsonSchema for StoreUrl {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "StoreUrl".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^rediss?(\\+(sentinel|cluster))?://" })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,13 +249,5 @@ mod tests {
         for text in ["256", "-1MiB", "1XB", ""] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn passwords_are_masked_wherever_a_url_is_shown() {
-        let url: StoreUrl = "rediss://ops:s3cr@t@host:6380/2".parse().expect("url");
-        assert_eq!(url.to_string(), "rediss://ops:***@host:6380/2");
-        assert!(!format!("{url:?}").contains("s3cr"));
-        assert!("http://x".parse::<StoreUrl>().is_err());
     }
 }

@@ -64,12 +64,14 @@ async fn decide(
         .ends(job)
         .map_or(now, |ends| ends.min(now));
     let mut decisions = Vec::new();
+    let mut after = view.cursor;
     for verdict in due::due(&view, until) {
         match verdict {
-            Verdict::Gap(gap) => decisions.push(Decision::Gap {
-                job: job.clone(),
-                gap,
-            }),
+            Verdict::Gap(gap) => {
+                let (job, to) = (job.clone(), gap.to);
+                decisions.push(Decision::Gap { job, gap, after });
+                after = to;
+            }
             Verdict::Fire { nominal, reason } => {
                 match board
                     .picker
@@ -80,7 +82,8 @@ async fn decide(
                         let mut task =
                             Task::first(RunId::nominal(job, nominal), nominal, reason, params);
                         task.digest.clone_from(&view.stored.definition.digest);
-                        decisions.push(Decision::Fire { task, to });
+                        decisions.push(Decision::Fire { task, to, after });
+                        after = nominal;
                     }
                     // Without a pod nothing of the job is written: a gap before the firing would
                     // be the first of one a minute for as long as no pod is there.
@@ -174,7 +177,7 @@ async fn apply(
 ) -> Result<(), StoreError> {
     let (job, end) = match decision {
         Decision::Fire { task, .. } => (&task.job, task.nominal),
-        Decision::Gap { job, gap } => (job, gap.to),
+        Decision::Gap { job, gap, .. } => (job, gap.to),
     };
     let now = pod.clock.now();
     match answer {
@@ -197,27 +200,37 @@ async fn apply(
                 board.picker.exclude(to);
             }
         }
-        Published::Held { .. } | Published::Early => {
+        Published::Early => board.agenda.postpone(job, now + PUT_OFF_SHORT),
+        Published::Held { .. } => {
+            // What this pod remembers may not be there any more: a store that failed over can lose
+            // what it acknowledged, and then those times are still to be decided.
+            read_again(pod, board, job).await?;
             board.agenda.postpone(job, now + PUT_OFF_SHORT);
         }
         Published::Paused | Published::Quarantined => {
+            read_again(pod, board, job).await?;
             board.agenda.postpone(job, now + PUT_OFF);
-            if let Some(view) = pod.store.job(job).await? {
-                board.agenda.upsert(view);
-            }
         }
+    }
+    Ok(())
+}
+
+async fn read_again(pod: &Pod, board: &mut Board, job: &JobName) -> Result<(), StoreError> {
+    match pod.store.job(job).await? {
+        Some(view) => board.agenda.upsert(view),
+        None => board.agenda.remove(job),
     }
     Ok(())
 }
 
 fn count(pod: &Pod, decision: &Decision) {
     match decision {
-        Decision::Fire { task, to } => {
+        Decision::Fire { task, to, .. } => {
             pod.metrics.trigger(task.job.as_str(), "fired");
             pod.metrics.event("run.published");
             tracing::debug!(run = %task.run, pod = %to, "run.published");
         }
-        Decision::Gap { job, gap } => {
+        Decision::Gap { job, gap, .. } => {
             let missed = gap.why == "misfire";
             let (status, event) = if missed {
                 ("missed", "firing.missed")

@@ -4,7 +4,7 @@
 //! is said once for each content.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,13 @@ struct Files {
     empty: BTreeSet<PathBuf>,
     /// How they looked from outside before they were read; none: they are to be read again.
     stamps: Option<Arc<Stamps>>,
+}
+
+impl Files {
+    /// Whether a file, not necessarily the same one, holds the job.
+    fn has(&self, job: &Job) -> bool {
+        self.good.values().any(|kept| kept.name == job.name)
+    }
 }
 
 /// Starts to follow the job directory; reads it once before it returns.
@@ -131,9 +138,9 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
         Err(_) => return,
     };
     let mut seen = Files::default();
-    for file in listing {
+    for file in with_bare_plugins(pod, listing) {
         let accepted = match file.result {
-            Ok(job) => fits_plugin(pod, &job)
+            Ok(job) => fits_plugin(pod, &job, &file.path)
                 .map(|()| job)
                 .map_err(|fault| format!("{}: {fault}", file.path.display())),
             Err(error) => Err(error.to_string()),
@@ -177,7 +184,9 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
         .filter(|_| tick.unsettled.is_empty() && seen.empty.is_empty())
         .map(Arc::new);
     for job in files.good.values() {
-        tracing::info!(job = %job.name, "job.removed");
+        if !seen.has(job) {
+            tracing::info!(job = %job.name, "job.removed");
+        }
     }
     *files = seen;
     if pod
@@ -201,8 +210,32 @@ fn refuse(pod: &Pod, files: &Files, path: &PathBuf, reason: &str, kept: bool) {
     tracing::warn!(reason, then, "job.refused");
 }
 
+/// Adds a job for each plugin that serves and that no job file names, where the settings ask for that.
+fn with_bare_plugins(pod: &Pod, mut listing: Vec<job_file::JobFile>) -> Vec<job_file::JobFile> {
+    if pod.settings.jobs.bare_plugins {
+        let folder = &pod.settings.plugins.directory;
+        let plugins = pod.plugins.serving().into_keys().map(|name| {
+            let file = plugin_file(folder, name.as_str());
+            (name.to_string(), file)
+        });
+        job_file::add_bare_plugins(&mut listing, plugins, &pod.settings.limits);
+    }
+    listing
+}
+
+/// The file of a plugin; `_` in its name counts as `-`.
+fn plugin_file(folder: &Path, name: &str) -> PathBuf {
+    let file = folder.join(format!("{name}.wasm"));
+    let other = folder.join(format!("{}.wasm", name.replace('-', "_")));
+    if other.exists() { other } else { file }
+}
+
 /// Checks a job's parameters against its plugin's schema, as far as both are known here.
-fn fits_plugin(pod: &Pod, job: &Job) -> Result<(), String> {
+fn fits_plugin(pod: &Pod, job: &Job, file: &Path) -> Result<(), String> {
+    // Nobody wrote parameters for it; they come with each request.
+    if job_file::is_bare_plugin(file) {
+        return Ok(());
+    }
     let Some(plugin) = pod.plugins.active(job.definition.plugin.as_str()) else {
         return Ok(());
     };

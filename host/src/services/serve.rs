@@ -1,5 +1,6 @@
 //! Runs a pod as a process: connects it to the real machine, store and plugins, and to signals.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use super::pod::{Parts, Pod};
 use super::reloader;
 use crate::api;
 use crate::config::settings::Settings;
-use crate::store::connect;
+use crate::store::{connect, promise};
 
 /// How long the first answer of the store is waited for.
 const STORE_WAIT: Duration = Duration::from_secs(30);
@@ -30,34 +31,35 @@ const CLOCK_OFFSET_MAX_MS: u64 = 1_000;
 /// Signals that come within this time are one.
 const SECOND_SIGNAL: Duration = Duration::from_millis(500);
 
-/// Runs a pod until it is told to stop. Blocks.
+/// Runs a pod until it is told to stop. Blocks; `started` hears of its HTTP address once it serves.
 ///
 /// # Errors
 /// When it cannot start (a directory, the port, the store), or must end itself.
-pub fn serve(settings: Settings) -> Result<()> {
+pub fn serve(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")
         .enable_all()
         .build()
         .context("cannot create the control runtime")?;
-    let result = control.block_on(run(settings));
+    let result = control.block_on(run(settings, started));
     // A thread that hangs in a file system must not keep the process.
     control.shutdown_timeout(LAST_WORDS);
     result
 }
 
-async fn run(settings: Settings) -> Result<()> {
+async fn run(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let machine: Arc<dyn Machine> = Arc::new(RealMachine);
-    let loops = tokio::select! {
+    let (loops, http) = tokio::select! {
         biased;
         // What was begun ends with the process; the pod took no task yet.
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
-        started = start(settings, machine.clone()) => started?,
+        begun = start(settings, machine.clone()) => begun?,
     };
+    started(http);
     let (give, orders) = mpsc::channel(1);
     machine.spawn(Box::pin(obey(terminate, interrupt, give)));
     Ok(loops.run(orders).await?)
@@ -82,9 +84,11 @@ async fn obey(mut terminate: Signal, mut interrupt: Signal, orders: mpsc::Sender
 }
 
 /// Connects, loads and registers, which may fail, and starts everything that serves.
-async fn start(settings: Settings, machine: Arc<dyn Machine>) -> Result<Loops> {
+/// Answers them with the address of the HTTP port.
+async fn start(settings: Settings, machine: Arc<dyn Machine>) -> Result<(Loops, SocketAddr)> {
     let address = address(&settings)?;
     let store = first_contact(&settings, &*machine).await?;
+    tracing::info!(store = %settings.store, promise = promise(&settings.store), "store.opened");
     // A server that forbids such questions serves all the same.
     for warning in store.warnings().await.unwrap_or_default() {
         tracing::warn!(store = %settings.store, warning, "store.warning");
@@ -117,7 +121,7 @@ async fn start(settings: Settings, machine: Arc<dyn Machine>) -> Result<Loops> {
     loops.watch("http", serving);
     loops.watch("reloader", pod.machine.spawn(Box::pin(follow_jobs)));
     tracing::info!(pod = %pod.me.address, session = %pod.me.session, capacity = pod.capacity, store = %pod.settings.store, %http, "pod.started");
-    Ok(loops)
+    Ok((loops, http))
 }
 
 /// Cron times follow the store's clock: one that is far from this machine's is worth a word.
@@ -163,7 +167,7 @@ async fn first_contact(settings: &Settings, machine: &dyn Machine) -> Result<Arc
             Err(error) => error,
         };
         if !error.is_transient() || machine.boot().saturating_sub(began) > STORE_WAIT {
-            return Err(error).with_context(|| format!("store: no answer from {}", settings.store));
+            return Err(error).with_context(|| format!("store {}", settings.store));
         }
         if !std::mem::replace(&mut said, true) {
             tracing::warn!(store = %settings.store, %error, "waiting for the store");

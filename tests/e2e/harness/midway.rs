@@ -33,8 +33,12 @@ impl Midway {
         step_ms: u32,
         more: &str,
     ) -> Midway {
+        Midway::on(Fleet::new(timing).await, pods, steps, step_ms, more).await
+    }
+
+    /// The same in a fleet that is there and has no pods yet.
+    pub async fn on(fleet: Fleet, pods: &[&str], steps: u32, step_ms: u32, more: &str) -> Midway {
         let (target, server) = jobs::target().await;
-        let fleet = Fleet::new(timing).await;
         fleet.install("stepper", "stepper");
         fleet.write_job(JOB, &jobs::stepper(&server.url(), steps, step_ms, more));
         let mut started = Vec::new();

@@ -1,5 +1,6 @@
-//! Real pods as processes, on a private Redis, in a folder of their own.
+//! Real pods as processes, on a private Redis or a file, in a folder of their own.
 
+mod dev;
 pub mod jobs;
 mod midway;
 mod pod;
@@ -14,12 +15,15 @@ use wasmcron_core::run::{RunRecord, RunState};
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_core::time::Timestamp;
 use wasmcron_store::Store;
+use wasmcron_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use wasmcron_store::inspect::ExecutionEvent;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::schedule::{Submission, Submitted};
+use wasmcron_store::sqlite::{SqliteEngine, SqliteOptions};
 use wasmcron_tests::redis_server::RedisServer;
 use wasmcron_tests::{guests, host_binary};
 
+pub use dev::DevProcess;
 pub use midway::{JOB, Midway};
 pub use pod::{PodProcess, Signal};
 pub use wait::{PATIENCE, until};
@@ -36,6 +40,7 @@ pub enum Timing {
 
 /// Pods that share a store, a plugin directory and a job directory.
 pub struct Fleet {
+    /// None: the store is a file in the folder, or somebody else's server.
     redis: Option<RedisServer>,
     url: String,
     folder: tempfile::TempDir,
@@ -44,7 +49,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// A store and empty directories; pods are started one by one.
+    /// A Redis and empty directories; pods are started one by one.
     pub async fn new(timing: Timing) -> Fleet {
         Fleet::with_store(timing, &[]).await
     }
@@ -58,20 +63,41 @@ impl Fleet {
 
     /// The same over a store that is reached by this URL; the server under it may be somebody else's.
     pub async fn over(timing: Timing, redis: Option<RedisServer>, url: String) -> Fleet {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        for name in ["plugins", "jobs"] {
-            std::fs::create_dir(folder.path().join(name)).expect("a folder");
-        }
         let store = RedisStore::connect(RedisOptions::new(&url))
             .await
             .expect("the store");
+        let folder = folder();
+        Fleet::of(redis, url, folder, timing, Arc::new(store))
+    }
+
+    /// The same on a file, which pods make and share.
+    pub async fn on_file(timing: Timing) -> Fleet {
+        let folder = folder();
+        let file = folder.path().join("wasmcron.db");
+        let url = format!("sqlite://{}", file.display());
+        let store = open_file(&file).await;
+        Fleet::of(None, url, folder, timing, store)
+    }
+
+    fn of(
+        redis: Option<RedisServer>,
+        url: String,
+        folder: tempfile::TempDir,
+        timing: Timing,
+        store: Arc<dyn Store>,
+    ) -> Fleet {
         Fleet {
             redis,
             url,
             folder,
             timing,
-            store: Arc::new(store),
+            store,
         }
+    }
+
+    /// Where everything of this fleet lies.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The store, as any pod sees it.
@@ -148,19 +174,9 @@ impl Fleet {
 
     /// Runs the product's command line against this fleet; answers what it printed and its exit code.
     pub async fn cli(&self, arguments: &[&str]) -> (String, String, i32) {
-        let output = tokio::process::Command::from(host_binary::command())
-            .args(["--store", &self.url])
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .output()
-            .await
-            .expect("the command line");
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        (
-            text(output.stdout),
-            text(output.stderr),
-            output.status.code().unwrap_or(-1),
-        )
+        let mut all = vec!["--store", self.url.as_str()];
+        all.extend(arguments);
+        cli_in(self.folder.path(), &all).await
     }
 
     /// Waits until a job's run of a nominal time, or any run of it, is as asked; answers its record.
@@ -261,7 +277,7 @@ impl Fleet {
         self.store.now().await.expect("the store's time")
     }
 
-    /// Sends a command to Redis itself, as an operator would.
+    /// Sends a command to the fleet's Redis itself, as an operator would.
     pub async fn redis_command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let client = redis::Client::open(self.url.as_str()).expect("a client");
         let mut connection = client
@@ -328,6 +344,44 @@ impl Fleet {
         })
         .await;
     }
+}
+
+/// A store file, as a pod opens it.
+async fn open_file(file: &Path) -> Arc<dyn Store> {
+    let engine = SqliteEngine::open(SqliteOptions::new(file))
+        .await
+        .expect("the store");
+    Arc::new(EmbeddedStore::new(
+        Arc::new(engine),
+        EmbeddedOptions::default(),
+    ))
+}
+
+/// Runs the product's command line in a folder; answers what it printed and its exit code.
+pub async fn cli_in(folder: &Path, arguments: &[&str]) -> (String, String, i32) {
+    let output = tokio::process::Command::from(host_binary::command())
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("WASMCRON_STORE")
+        .env_remove("WASMCRON_CONFIG")
+        .output()
+        .await
+        .expect("the command line");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (
+        text(output.stdout),
+        text(output.stderr),
+        output.status.code().unwrap_or(-1),
+    )
+}
+
+/// A folder with the two directories of a pod.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["plugins", "jobs"] {
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    folder
 }
 
 /// Compiled plugins are shared by all fleets of a test run, as by the pods of one machine.

@@ -15,10 +15,31 @@ pub enum Signal {
     Kill,
     /// SIGTERM.
     Terminate,
+    /// SIGINT, as Ctrl-C sends it.
+    Interrupt,
     /// SIGSTOP.
     Stop,
     /// SIGCONT.
     Continue,
+}
+
+impl Signal {
+    /// Sends it to a process that lives.
+    pub(super) fn send(self, child: &Child) {
+        let name = match self {
+            Signal::Kill => "-KILL",
+            Signal::Terminate => "-TERM",
+            Signal::Interrupt => "-INT",
+            Signal::Stop => "-STOP",
+            Signal::Continue => "-CONT",
+        };
+        let id = child.id().expect("a live process").to_string();
+        let status = std::process::Command::new("kill")
+            .args([name, &id])
+            .status()
+            .expect("kill");
+        assert!(status.success(), "kill {name} {id}");
+    }
 }
 
 /// A running `wasmcron serve`; killed when dropped.
@@ -30,7 +51,7 @@ pub struct PodProcess {
 }
 
 impl PodProcess {
-    pub(super) async fn start(address: &str, config: &Path) -> PodProcess {
+    pub async fn start(address: &str, config: &Path) -> PodProcess {
         let log = config.with_extension("log");
         let output = std::fs::OpenOptions::new()
             .create(true)
@@ -89,18 +110,7 @@ impl PodProcess {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        let name = match signal {
-            Signal::Kill => "-KILL",
-            Signal::Terminate => "-TERM",
-            Signal::Stop => "-STOP",
-            Signal::Continue => "-CONT",
-        };
-        let id = self.child.id().expect("a live process").to_string();
-        let status = std::process::Command::new("kill")
-            .args([name, &id])
-            .status()
-            .expect("kill");
-        assert!(status.success(), "kill {name} {id}");
+        signal.send(&self.child);
     }
 
     /// SIGKILL, and the end of it.

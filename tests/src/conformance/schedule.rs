@@ -324,6 +324,7 @@ pub async fn a_call_has_a_limit(world: World) {
     let huge = Decision::Fire {
         task,
         to: pod.address.clone(),
+        after: Timestamp::EPOCH,
     };
     let refused = world.store.publish(&term, &[huge]).await;
     assert!(

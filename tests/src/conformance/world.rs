@@ -259,6 +259,7 @@ impl World {
         Decision::Fire {
             task: self.task(job, seconds),
             to: to.address.clone(),
+            after: Timestamp::EPOCH,
         }
     }
 
@@ -273,6 +274,7 @@ impl World {
                 count: to - from + 1,
                 why: why.into(),
             },
+            after: Timestamp::EPOCH,
         }
     }
 

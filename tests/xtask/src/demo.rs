@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: the main job, end to end, with real processes.
 //!
-//! Three pods share a store. A full sync of 20,000 merchants fires by cron; in the middle the pod
+//! Three pods share a store: a SQLite file, or a private Redis if asked for. A full sync of 20,000 merchants fires by cron; in the middle the pod
 //! that executes it is killed with SIGKILL, another goes on from the last acknowledged checkpoint,
 //! and a plugin is swapped under load. The verdict comes from the target's data and request log.
 
@@ -8,7 +8,7 @@ mod program;
 mod stage;
 mod verdict;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -39,18 +39,31 @@ pub struct Args {
     /// Keep the folder with configuration, logs and the store's data.
     #[arg(long)]
     keep: bool,
-    /// A Redis or Valkey server to run it on.
+    /// Where the pods meet.
+    #[arg(long, value_enum, default_value_t = Store::Sqlite)]
+    store: Store,
+    /// The Redis or Valkey server of `--store redis`; found or installed if not named.
     #[arg(long, value_name = "PATH")]
     redis_server: Option<PathBuf>,
 }
 
+/// Where the pods meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Store {
+    /// One file, without any server.
+    Sqlite,
+    /// A private Redis or Valkey.
+    Redis,
+}
+
 impl Args {
     /// With a fixed seed, keeping nothing.
-    pub fn with_seed(seed: u64) -> Args {
+    pub fn with_seed(seed: u64, store: Store, redis_server: &Path) -> Args {
         Args {
             seed: Some(seed),
             keep: false,
-            redis_server: None,
+            store,
+            redis_server: Some(redis_server.to_owned()),
         }
     }
 }
@@ -59,7 +72,10 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(0..10_000));
     let began = Instant::now();
-    let server = redis::choose(args.redis_server.as_deref())?;
+    let server = match args.store {
+        Store::Sqlite => None,
+        Store::Redis => Some(redis::choose(args.redis_server.as_deref())?),
+    };
     guests::build(&toolchain::ensure(Install::Missing)?, &[])?;
     let programs = build::programs()?;
     say(
@@ -67,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
         &format!("built; the seed is {seed} (repeat with --seed {seed})"),
     );
     let began = Instant::now();
-    let mut stage = Stage::new(&programs, &server, seed, ROWS, PAGE_LATENCY_MS)?;
+    let mut stage = Stage::new(&programs, server.as_deref(), seed, ROWS, PAGE_LATENCY_MS)?;
     let told = story(&mut stage, seed, began);
     if told.is_err() {
         eprintln!("{}", stage.last_words());
@@ -83,10 +99,12 @@ fn story(stage: &mut Stage, seed: u64, began: Instant) -> Result<()> {
     for pod in ["pod-a", "pod-b", "pod-c"] {
         stage.start_pod(pod)?;
     }
-    say(
-        began,
-        &format!("three pods share one store: {}", stage.store_url()),
-    );
+    // Compiling the plugins takes seconds on a busy machine: the sync must not be due before.
+    wait("the pods to have both plugins", || {
+        let pods = stage.json(&["pod", "list"])?;
+        Ok(all_have_plugins(&pods, 3, 2).then_some(()))
+    })?;
+    say(began, &format!("three pods share {}", stage.store()));
     let due = stage.schedule_sync()?;
     say(
         began,
@@ -173,6 +191,22 @@ fn swap(stage: &mut Stage, began: Instant) -> Result<()> {
         ),
     );
     Ok(())
+}
+
+/// Whether so many pods are active, each with so many plugins.
+fn all_have_plugins(list: &Value, pods: usize, plugins: usize) -> bool {
+    let active: Vec<_> = list["pods"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|pod| pod["state"] == "active")
+        .collect();
+    let has = |pod: &&Value| {
+        pod["plugins"]
+            .as_object()
+            .is_some_and(|known| known.len() == plugins)
+    };
+    active.len() == pods && active.iter().all(has)
 }
 
 fn executing(stage: &Stage, run: &str) -> Result<String> {

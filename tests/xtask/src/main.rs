@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench`.
+//! Developer commands: `cargo xtask setup|build-guests|demo|test|bench|sim`.
 //!
 //! Each command is a module with an `Args` and a `run`; add one and name it in [`Command`].
 
@@ -14,6 +14,7 @@ mod demo;
 mod guests;
 mod host;
 mod setup;
+mod sim;
 mod test;
 
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ enum Command {
     Test(test::Args),
     /// Measures the product beside what its store does at most.
     Bench(bench::Args),
+    /// Simulates fleets by their seeds, and hunts for broken promises.
+    Sim(sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Sim(args) => sim::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,7 +45,7 @@ enum Step {
     Guests,
     /// Real processes, a real Redis, real signals.
     E2e,
-    /// The demo with a fixed seed.
+    /// The demo with a fixed seed, on each store.
     Demo,
 }
 
@@ -92,7 +92,12 @@ fn run_step(step: Step, toolchain: &Toolchain, server: &Path) -> Result<()> {
             build::programs()?;
             suites(&["e2e"], toolchain, server)
         }
-        Step::Demo => demo::run(&demo::Args::with_seed(DEMO_SEED)),
+        Step::Demo => [demo::Store::Sqlite, demo::Store::Redis]
+            .into_iter()
+            .try_for_each(|store| {
+                println!("\n-- on {store:?}");
+                demo::run(&demo::Args::with_seed(DEMO_SEED, store, server))
+            }),
     }
 }
 

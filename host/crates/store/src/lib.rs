@@ -5,15 +5,18 @@
 //! request was applied, and every verb answers a repeat as it answered the first.
 
 pub mod control;
+pub mod embedded;
 pub mod error;
 pub mod inspect;
 pub mod leadership;
+pub mod page;
 pub mod pods;
 pub mod queue;
 pub mod recovery;
 pub mod redis;
 pub mod runs;
 pub mod schedule;
+pub mod sqlite;
 
 pub use error::{Result, StoreError};
 

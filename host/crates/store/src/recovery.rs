@@ -8,6 +8,7 @@ use wasmcron_core::view::{LockHolder, RunningEntry, ScheduledEntry};
 
 use crate::error::Result;
 use crate::leadership::TermRef;
+use crate::page::PageCursor;
 use crate::runs::Retention;
 
 /// How the caller saw an entry; a verb is applied only if it still is so.
@@ -27,7 +28,7 @@ pub struct Page<T> {
     /// Ids of entries that did not decode; give them to `bury`.
     pub corrupt: Vec<String>,
     /// Where the next page begins; none after the last.
-    pub next: Option<u64>,
+    pub next: Option<PageCursor>,
 }
 
 /// Answer to `republish`.
@@ -88,10 +89,10 @@ pub struct Loss {
 #[async_trait]
 pub trait Recovery: Send + Sync {
     /// Runs in queues, a page from `cursor`.
-    async fn scheduled(&self, cursor: Option<u64>) -> Result<Page<ScheduledEntry>>;
+    async fn scheduled(&self, cursor: Option<PageCursor>) -> Result<Page<ScheduledEntry>>;
 
     /// Runs that execute, a page from `cursor`.
-    async fn running(&self, cursor: Option<u64>) -> Result<Page<RunningEntry>>;
+    async fn running(&self, cursor: Option<PageCursor>) -> Result<Page<RunningEntry>>;
 
     /// Who holds these jobs' locks; in order, 1,000 at most.
     async fn locks(&self, jobs: &[JobName]) -> Result<Vec<Option<LockHolder>>>;

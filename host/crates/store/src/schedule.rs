@@ -11,6 +11,7 @@ use wasmcron_core::view::{DelayedEntry, Gap, JobView, Waiting};
 
 use crate::error::Result;
 use crate::leadership::TermRef;
+use crate::page::PageCursor;
 
 /// Decisions in one `publish` call at most.
 pub const PUBLISH_MAX: usize = 100;
@@ -21,6 +22,10 @@ pub const PAGE_MAX: usize = 1_000;
 pub const CHANGES_KEPT: usize = 20_000;
 /// How far ahead of the store's clock a nominal time may lie, in milliseconds.
 pub const EARLY_MS: i64 = 2_000;
+/// How long idempotency keys are remembered.
+pub(crate) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3_600);
+/// Nominal times counted for a gap of a pause; a longer pause counts as this many.
+const COUNT_MAX: u64 = 10_000;
 
 /// One decision about nominal times of a job. Decisions of one job stand in the order of their times.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +36,9 @@ pub enum Decision {
         task: Task,
         /// Who shall do it.
         to: PodAddress,
+        /// The cursor it was decided from, or the end of the job's decision before it. A store whose
+        /// cursor is earlier has lost what was decided in between, and holds this back.
+        after: Timestamp,
     },
     /// Answer these nominal times in bulk.
     Gap {
@@ -38,6 +46,8 @@ pub enum Decision {
         job: JobName,
         /// Which times and why; its end becomes the cursor.
         gap: Gap,
+        /// As for a firing.
+        after: Timestamp,
     },
 }
 
@@ -53,7 +63,8 @@ pub enum Published {
     },
     /// The run was made before; the cursor moved, and a delivery that nobody claimed was pushed again.
     Exists,
-    /// An earlier decision of the job was not applied, so this one was not either.
+    /// An earlier decision of the job was not applied, or is not there any more, so this one was not
+    /// applied either: look at the job again.
     Held {
         /// The cursor.
         cursor: Timestamp,
@@ -177,7 +188,7 @@ pub struct ViewPage {
     /// Entries that did not decode; the others are served all the same.
     pub corrupt: Vec<String>,
     /// Where the next page begins; none after the last.
-    pub next: Option<u64>,
+    pub next: Option<PageCursor>,
 }
 
 /// A state of what the leader decides from; later ones are greater. No failover gives one twice.
@@ -214,11 +225,23 @@ pub struct DueDelayed {
     pub next: Option<Timestamp>,
 }
 
+/// How many nominal times of a definition lie in `(after, until]`, at most [`COUNT_MAX`].
+pub(crate) fn count_between(stored: &StoredDefinition, after: Timestamp, until: Timestamp) -> u64 {
+    let schedule = &stored.definition.schedule;
+    let times = std::iter::successors(schedule.next_after(after), |at| schedule.next_after(*at));
+    let within = times.take_while(|at| *at <= until);
+    within
+        .zip(0..COUNT_MAX)
+        .count()
+        .try_into()
+        .unwrap_or(COUNT_MAX)
+}
+
 /// The durable schedule.
 #[async_trait]
 pub trait Schedules: Send + Sync {
     /// A page of jobs from `cursor` (none: the first), [`PAGE_MAX`] at most.
-    async fn view(&self, cursor: Option<u64>) -> Result<ViewPage>;
+    async fn view(&self, cursor: Option<PageCursor>) -> Result<ViewPage>;
 
     /// The jobs that somebody changed since the view of that version (none: nothing was read yet):
     /// opened, paused, resumed, quarantined, released, retired. What `publish` and `set_waiting` wrote

@@ -33,10 +33,11 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts store, source and target, and prepares the folders of the pods.
+    /// Starts store, source and target, and prepares the folders of the pods. Without a Redis server the
+    /// store is a file.
     pub fn new(
         programs: &Programs,
-        redis: &Path,
+        redis: Option<&Path>,
         seed: u64,
         rows: u64,
         latency_ms: u64,
@@ -44,7 +45,16 @@ impl Stage {
         let folder = tempfile::Builder::new()
             .prefix("wasmcron-demo-")
             .tempdir()?;
-        let (server, store) = start_redis(redis, folder.path())?;
+        let (server, store) = match redis {
+            Some(redis) => {
+                let (server, url) = start_redis(redis, folder.path())?;
+                (Some(server), url)
+            }
+            None => {
+                let file = folder.path().join("wasmcron.db");
+                (None, format!("sqlite://{}", file.display()))
+            }
+        };
         let mut command = Command::new(&programs.source);
         command.args(["--seed", &seed.to_string(), "--rows", &rows.to_string()]);
         command.args(["--latency-ms", &latency_ms.to_string()]);
@@ -61,7 +71,10 @@ impl Stage {
             source: source_url,
             target: target_url,
             pods: BTreeMap::new(),
-            servers: vec![source, target, server],
+            servers: [Some(source), Some(target), server]
+                .into_iter()
+                .flatten()
+                .collect(),
         };
         for plugin in [SYNC, HELLO] {
             fs::copy(built(plugin), stage.plugin(plugin))
@@ -72,9 +85,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The store's URL.
-    pub fn store_url(&self) -> &str {
-        &self.store
+    /// The store, for people.
+    pub fn store(&self) -> String {
+        match self.store.strip_prefix("sqlite://") {
+            Some(file) => format!("one SQLite file, {file}; no server runs"),
+            None => format!("one Redis, {}", self.store),
+        }
     }
 
     /// Starts a pod with the product's default timing and waits until it is ready.

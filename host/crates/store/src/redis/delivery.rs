@@ -128,21 +128,23 @@ impl RedisStore {
         decision: &Decision,
     ) -> Result<()> {
         match decision {
-            Decision::Fire { task, to } => {
+            Decision::Fire { task, to, after } => {
                 call.push_key(self.keys.record(&task.run));
                 call.push_key(self.keys.runs(&task.job));
                 call.push("F");
                 call.push(task.job.as_str());
                 call.push(task.nominal);
+                call.push(*after);
                 call.push(task.run.as_str());
                 call.push(targets.number(to));
                 call.push(task_text(task)?);
             }
-            Decision::Gap { job, gap } => {
+            Decision::Gap { job, gap, after } => {
                 call.push_key(self.keys.gaps(job));
                 call.push("G");
                 call.push(job.as_str());
                 call.push(gap.to);
+                call.push(*after);
                 call.push(gap.from);
                 call.push(gap.count);
                 call.push(bar_free(&gap.why));

@@ -13,6 +13,7 @@ use super::script::{Call, Verb, px};
 use super::views::hold_text;
 use crate::error::Result;
 use crate::leadership::TermRef;
+use crate::page::PageCursor;
 use crate::recovery::{Losing, Loss, Page, Recovery, Register, Republished, Seen};
 use crate::runs::Retention;
 use crate::schedule::PAGE_MAX;
@@ -25,7 +26,7 @@ impl RedisStore {
         &self,
         verb: &'static str,
         key: String,
-        cursor: Option<u64>,
+        cursor: Option<PageCursor>,
         decode: impl Fn(&str, &str) -> Decoded<T> + Send,
     ) -> Result<Page<T>> {
         let (found, next) = self.page_of(verb, key, cursor).await?;
@@ -67,13 +68,13 @@ fn seen_args(call: Call, seen: Seen) -> Call {
 
 #[async_trait]
 impl Recovery for RedisStore {
-    async fn scheduled(&self, cursor: Option<u64>) -> Result<Page<ScheduledEntry>> {
+    async fn scheduled(&self, cursor: Option<PageCursor>) -> Result<Page<ScheduledEntry>> {
         let decode = |run: &str, entry: &str| codec::scheduled_of(&self.keys, run, entry);
         self.register_page("scheduled", self.keys.scheduled(), cursor, decode)
             .await
     }
 
-    async fn running(&self, cursor: Option<u64>) -> Result<Page<RunningEntry>> {
+    async fn running(&self, cursor: Option<PageCursor>) -> Result<Page<RunningEntry>> {
         let decode = |run: &str, entry: &str| codec::running_of(&self.keys, run, entry);
         self.register_page("running", self.keys.running(), cursor, decode)
             .await

@@ -15,15 +15,12 @@ use super::script::{Call, Verb, delay, px};
 use super::views::{hold_text, stored_of};
 use crate::error::{Result, StoreError};
 use crate::leadership::TermRef;
+use crate::page::PageCursor;
 use crate::schedule::{
-    Changes, Decision, DueDelayed, Opened, Operated, PAGE_MAX, PromoteAnswer, PublishAnswer,
-    Schedules, Submission, Submitted, ViewPage, ViewVersion,
+    Changes, Decision, DueDelayed, IDEMPOTENCY_KEPT, Opened, Operated, PAGE_MAX, PromoteAnswer,
+    PublishAnswer, Schedules, Submission, Submitted, ViewPage, ViewVersion, count_between,
 };
 
-/// How long idempotency keys are remembered.
-const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3_600);
-/// Nominal times counted for a gap of a pause; a longer pause counts as this many.
-const COUNT_MAX: u64 = 10_000;
 /// Tries to resume a job whose cursor moves meanwhile.
 const RESUME_TRIES: usize = 5;
 
@@ -113,21 +110,9 @@ impl RedisStore {
     }
 }
 
-/// How many nominal times of a definition lie in `(after, until]`, at most [`COUNT_MAX`].
-fn count_between(stored: &StoredDefinition, after: Timestamp, until: Timestamp) -> u64 {
-    let schedule = &stored.definition.schedule;
-    let times = std::iter::successors(schedule.next_after(after), |at| schedule.next_after(*at));
-    let within = times.take_while(|at| *at <= until);
-    within
-        .zip(0..COUNT_MAX)
-        .count()
-        .try_into()
-        .unwrap_or(COUNT_MAX)
-}
-
 #[async_trait]
 impl Schedules for RedisStore {
-    async fn view(&self, cursor: Option<u64>) -> Result<ViewPage> {
+    async fn view(&self, cursor: Option<PageCursor>) -> Result<ViewPage> {
         let (entries, next) = self.page_of("view", self.keys.schedules(), cursor).await?;
         let (jobs, corrupt) = self.views(&entries).await?;
         Ok(ViewPage {

@@ -13,6 +13,7 @@ use super::RedisStore;
 use super::codec::{Decoded, bar_free, pairs, text, texts};
 use super::errors::broken;
 use crate::error::Result;
+use crate::page::PageCursor;
 use crate::schedule::PAGE_MAX;
 
 /// What the hashes hold of a job, as read.
@@ -171,11 +172,11 @@ impl RedisStore {
         &self,
         verb: &'static str,
         key: String,
-        cursor: Option<u64>,
-    ) -> Result<(Vec<(String, String)>, Option<u64>)> {
+        cursor: Option<PageCursor>,
+    ) -> Result<(Vec<(String, String)>, Option<PageCursor>)> {
         let mut cmd = redis::cmd("HSCAN");
         cmd.arg(key)
-            .arg(cursor.unwrap_or(0))
+            .arg(cursor.as_ref().map_or("0", PageCursor::as_str))
             .arg("COUNT")
             .arg(PAGE_MAX);
         match self.command(verb, &cmd).await? {
@@ -183,9 +184,7 @@ impl RedisStore {
                 let [next, entries] = parts.as_slice() else {
                     return Err(broken(verb, "no page"));
                 };
-                let next = text(next)
-                    .and_then(|next| next.parse().ok())
-                    .filter(|next| *next != 0);
+                let next = text(next).filter(|next| next != "0").map(PageCursor::new);
                 Ok((pairs(entries), next))
             }
             _ => Err(broken(verb, "no page")),

@@ -4,7 +4,8 @@
 --         8 subscribers, 9 execution_log; for each pod: pod:<address>, tasks:<address>;
 --         for each fire: run:<run>, runs:<job>; for each gap: gaps:<job>
 -- ARGV    1 address, 2 session, 3 term, 4 number of pods; their addresses; for each decision
---         F, job, nominal, run, number of its pod, task | G, job, to, from, count, why (JSON), event
+--         F, job, nominal, after, run, number of its pod, task
+--         | G, job, to, after, from, count, why (JSON), event
 -- Answers {not-leader} | one for each decision: published, exists, no-pod, paused, quarantined,
 --         early, deduped|cursor, held|cursor
 if not leads(KEYS[1], KEYS[2]) then return { 'not-leader' } end

@@ -7,11 +7,12 @@ local function job_state(name)
       or redis.call('HEXISTS', KEYS[4], name) == 1 and 'quarantined' }
 end
 
--- Why a decision may not be applied, or nil. A job without a cursor has yet to be opened; a gap
--- that begins before the cursor was decided from an old view.
-local function refusal(job, nominal, from, now)
+-- Why a decision may not be applied, or nil. A job without a cursor has yet to be opened; a cursor
+-- before the one that the decision was made from lost writes in a failover; a gap that begins before
+-- the cursor was decided from an old view.
+local function refusal(job, nominal, after, from, now)
   if job.cursor and nominal <= job.cursor then return 'deduped' end
-  if not job.cursor or job.held then return 'held' end
+  if not job.cursor or job.held or job.cursor < after then return 'held' end
   if from then
     if from <= job.cursor then return 'held' end
   elseif job.stop then
@@ -26,14 +27,15 @@ local function decide_all(key, arg, pods, now, fire, gap)
     local fires, name, at = ARGV[arg] == 'F', ARGV[arg + 1], ARGV[arg + 2]
     local job = jobs[name] or job_state(name)
     jobs[name] = job
-    local answer = refusal(job, tonumber(at), not fires and tonumber(ARGV[arg + 3]) or nil, now)
+    local from = not fires and tonumber(ARGV[arg + 4]) or nil
+    local answer = refusal(job, tonumber(at), tonumber(ARGV[arg + 3]), from, now)
     if answer then
       job.held = job.held or answer ~= 'deduped'
     elseif fires then
-      answer = fire(name, at, ARGV[arg + 3], pods[tonumber(ARGV[arg + 4])], ARGV[arg + 5],
+      answer = fire(name, at, ARGV[arg + 4], pods[tonumber(ARGV[arg + 5])], ARGV[arg + 6],
         KEYS[key], KEYS[key + 1])
     else
-      answer = gap(name, at, ARGV[arg + 3], ARGV[arg + 4], ARGV[arg + 5], ARGV[arg + 6], KEYS[key])
+      answer = gap(name, at, ARGV[arg + 4], ARGV[arg + 5], ARGV[arg + 6], ARGV[arg + 7], KEYS[key])
     end
     if answer == 'published' or answer == 'exists' then
       job.cursor = tonumber(at)
@@ -43,7 +45,7 @@ local function decide_all(key, arg, pods, now, fire, gap)
       answer = answer .. '|' .. int(job.cursor or 0)
     end
     answers[#answers + 1] = answer
-    key, arg = key + (fires and 2 or 1), arg + (fires and 6 or 7)
+    key, arg = key + (fires and 2 or 1), arg + (fires and 7 or 8)
   end
   return answers
 end

@@ -1,0 +1,75 @@
+//! Simulated time: tokio's paused clock, and what each machine's wall clock makes of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wasmcron_core::time::Timestamp;
+
+/// True time in a simulated world. Clones are the same clock.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    start: Instant,
+    epoch: Timestamp,
+}
+
+impl Clock {
+    /// Begins now, which shall be `epoch` on every wall.
+    #[must_use]
+    pub fn starting_at(epoch: Timestamp) -> Clock {
+        Clock {
+            start: Instant::now(),
+            epoch,
+        }
+    }
+
+    /// Time since the world began.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// The moment `after` the world's beginning; one far away for a time without end.
+    #[must_use]
+    pub fn at(&self, after: Duration) -> Instant {
+        const FAR: Duration = Duration::from_secs(86_400 * 365);
+        self.start + after.min(FAR)
+    }
+
+    /// The true time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.epoch + self.elapsed()
+    }
+}
+
+/// A wall clock that is wrong by so many milliseconds. Clones are the same clock.
+#[derive(Clone, Debug)]
+pub struct Wall {
+    clock: Clock,
+    off: Arc<AtomicI64>,
+}
+
+impl Wall {
+    /// Wrong by `off` milliseconds.
+    #[must_use]
+    pub fn new(clock: Clock, off: i64) -> Wall {
+        Wall {
+            clock,
+            off: Arc::new(AtomicI64::new(off)),
+        }
+    }
+
+    /// What it shows.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let off = self.off.load(Ordering::Relaxed);
+        Timestamp::from_millis(self.clock.now().as_millis() + off)
+    }
+
+    /// Sets it forward or back by so many milliseconds.
+    pub fn step(&self, by: i64) {
+        self.off.fetch_add(by, Ordering::Relaxed);
+    }
+}

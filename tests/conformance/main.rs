@@ -14,10 +14,12 @@ mod redis_changes;
 mod redis_cluster;
 mod redis_connect;
 mod redis_expiry;
+mod redis_faults;
 mod redis_memory;
 mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
+mod redis_topology;
 mod sqlite;
 mod sqlite_faults;
 

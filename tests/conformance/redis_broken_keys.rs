@@ -194,6 +194,7 @@ impl Scene {
             state: RunState::Lost,
             reason: "why".into(),
             quarantine: false,
+            digest: None,
             retention: keep(),
         };
         said(world.store.lose(&self.term, &self.run, seen, &loss).await)
@@ -282,6 +283,7 @@ impl Scene {
                 fence: entry.fence,
             },
             attempt: wasmcron_store::queue::Attempt {
+                began_at: wasmcron_core::time::Timestamp::EPOCH,
                 task: entry.task.clone(),
                 fence: entry.fence,
                 claimed_at: entry.claimed_at,

@@ -8,12 +8,16 @@
 
 mod bad_input;
 mod dev;
+mod drain;
 mod embedded;
 mod harness;
 mod locks;
+mod operators;
+mod policies;
 mod redis_article;
 mod reload;
 mod restarts;
 mod scenarios;
 mod settlement_article;
+mod store_faults;
 mod sync;

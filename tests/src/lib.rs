@@ -9,5 +9,6 @@ pub mod host_binary;
 pub mod load;
 pub mod memory_store;
 pub mod proxy;
+pub mod redis_sentinel;
 pub mod redis_server;
 pub mod servers;

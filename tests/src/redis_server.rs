@@ -189,7 +189,11 @@ fn end(process: &mut Child) {
 }
 
 /// A free port. A clustered server also binds the one 10,000 above it.
-fn free_port() -> u16 {
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn free_port() -> u16 {
     let any = || {
         std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())

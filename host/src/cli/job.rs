@@ -1,4 +1,4 @@
-//! `job list`, `job show`, `job pause`, `job resume`.
+//! `job list`, `job show`, `job pause`, `job resume`; the other verbs have files of their own.
 
 use clap::Subcommand;
 use futures::StreamExt as _;
@@ -15,7 +15,7 @@ use super::views::{
     DefinitionView, Firing, GapView, HoldView, JobDetail, JobLine, RunLine, SuccessesView,
 };
 use super::why::{Situation, Why, why};
-use super::{text, trigger};
+use super::{backfill, text, trigger};
 
 /// Verbs on jobs.
 #[derive(Debug, Subcommand)]
@@ -32,6 +32,8 @@ pub enum JobCommand {
     },
     /// Make one run now, whatever the schedule says
     Trigger(trigger::Trigger),
+    /// Make the runs of past firings, one after the other: those that have no run yet
+    Backfill(backfill::Backfill),
     /// Stop a job's firings until `job resume`; runs under way go on
     Pause {
         /// Name of the job
@@ -56,6 +58,9 @@ pub fn run(globals: &Globals, command: JobCommand) -> Answer {
         }
         JobCommand::Trigger(verb) => {
             with_store(globals, async |ctx| trigger::run(&ctx, verb).await)
+        }
+        JobCommand::Backfill(verb) => {
+            with_store(globals, async |ctx| backfill::run(&ctx, verb).await)
         }
         JobCommand::Pause { name, why } => {
             with_store(globals, async |ctx| pause(&ctx, &name, &why).await)
@@ -348,6 +353,11 @@ fn policies(definition: &DefinitionView) -> String {
         format!("misfire {misfire} within {grace}"),
         attempts,
     ];
+    parts.extend(
+        definition
+            .run_timeout_ms
+            .map(|limit| format!("run_timeout {}", span(limit))),
+    );
     parts.extend(
         flags
             .iter()

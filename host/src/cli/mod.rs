@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage or input that cannot be read.
 
+mod backfill;
 mod checkpoint;
 mod completions;
 mod config;
@@ -14,6 +15,7 @@ mod new;
 mod out;
 mod plugin;
 mod pod;
+mod quarantine;
 mod run;
 mod serve;
 mod text;
@@ -49,18 +51,21 @@ enum Command {
     Serve,
     /// Run a pod on the plugins and job files of a folder, with its log and progress on the terminal
     Dev(dev::Dev),
-    /// Jobs: list, show, trigger, pause, resume
+    /// Jobs: list, show, trigger, backfill, pause, resume
     #[command(subcommand)]
     Job(job::JobCommand),
     /// Runs: list, show, logs, cancel, retry
     #[command(subcommand)]
     Run(run::RunCommand),
-    /// Checkpoints of runs: show, clear
+    /// Checkpoints of runs: show, list, export, rewind, clear
     #[command(subcommand)]
     Checkpoint(checkpoint::CheckpointCommand),
-    /// Pods: list
+    /// Pods: list, drain
     #[command(subcommand)]
     Pod(pod::PodCommand),
+    /// Jobs that the platform holds back: list, release
+    #[command(subcommand)]
+    Quarantine(quarantine::QuarantineCommand),
     /// Plugins: check a file, list what pods serve
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
@@ -100,6 +105,7 @@ fn run(cli: Cli) -> Answer {
         Command::Run(command) => run::run(globals, command),
         Command::Checkpoint(command) => checkpoint::run(globals, command),
         Command::Pod(command) => pod::run(globals, command),
+        Command::Quarantine(command) => quarantine::run(globals, command),
         Command::Plugin(command) => plugin::run(globals, command),
         Command::New(command) => new::run(globals.out(), &command),
         Command::Cron(command) => cron::run(globals.out(), command),

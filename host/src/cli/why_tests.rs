@@ -46,6 +46,7 @@ fn definition() -> Definition {
         auto_rerun: false,
         exclusive: false,
         timeout: Duration::from_secs(60),
+        run_timeout: None,
         overlap: Overlap::Skip,
         misfire: Misfire::default(),
         retry: Retry::default(),
@@ -168,6 +169,7 @@ fn hold(why: &str) -> Option<Hold> {
         by: "ann@desk".into(),
         at: at("01:10:00"),
         why: why.into(),
+        digest: None,
     })
 }
 

@@ -57,6 +57,7 @@ pub fn convert(
     };
     let schedule = check.schedule(&toml);
     let timeout = check.timeout(toml.timeout, caps);
+    let run_timeout = check.run_timeout(toml.run_timeout);
     let misfire = check.misfire(toml.misfire.as_ref());
     let retry = check.retry(&toml);
     let limits = check.limits(&toml, caps);
@@ -83,6 +84,7 @@ pub fn convert(
         auto_rerun: toml.auto_rerun,
         exclusive: toml.exclusive,
         timeout,
+        run_timeout,
         overlap: toml.overlap,
         misfire,
         retry,
@@ -246,6 +248,16 @@ impl Check<'_> {
             );
         }
         asked.get()
+    }
+
+    fn run_timeout(&mut self, asked: Option<Span<0>>) -> Option<Duration> {
+        let asked = asked?;
+        if asked.get() < TIMEOUT_MIN {
+            let least = Span::<0>::from(TIMEOUT_MIN);
+            let message = format!("found {asked}, accepted is at least {least}");
+            self.refuse("run_timeout", message);
+        }
+        Some(asked.get())
     }
 
     fn misfire(&mut self, toml: Option<&MisfireToml>) -> Misfire {

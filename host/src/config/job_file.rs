@@ -248,6 +248,8 @@ pub struct JobToml {
     pub exclusive: bool,
     /// Limit of one attempt. Default: 1h.
     pub timeout: Option<Span<3_600_000>>,
+    /// Limit of a whole run, from its first claim over waits, attempts and recoveries. Default: none.
+    pub run_timeout: Option<Span<0>>,
     /// What happens to a firing that comes while the job still runs.
     #[serde(default)]
     pub overlap: Overlap,

@@ -13,6 +13,7 @@ resumable = true
 auto_rerun = true
 exclusive = false
 timeout = "2h"
+run_timeout = "6h"
 overlap = "skip"
 misfire = { policy = "once", grace = "30m" }
 retry = { max_attempts = 3, backoff = "30s", max_backoff = "10m" }
@@ -54,6 +55,7 @@ fn the_documented_example_is_read() {
     assert_eq!(job.name.as_str(), "merchant-full-sync");
     assert!(definition.resumable && definition.auto_rerun && !definition.exclusive);
     assert_eq!(definition.timeout, Duration::from_secs(7_200));
+    assert_eq!(definition.run_timeout, Some(Duration::from_secs(21_600)));
     assert_eq!(definition.misfire.grace, Duration::from_secs(1_800));
     assert_eq!(definition.retry.max_attempts, 3);
     assert_eq!(
@@ -75,6 +77,7 @@ fn a_job_of_one_line_has_the_documented_defaults() {
     assert_eq!(definition.plugin.as_str(), "hello");
     assert_eq!(definition.schedule.trigger, Trigger::Manual);
     assert_eq!(definition.timeout, Duration::from_secs(3_600));
+    assert_eq!(definition.run_timeout, None);
     assert_eq!(
         (definition.misfire.policy, definition.misfire.grace),
         (MisfirePolicy::Once, Duration::from_secs(600))
@@ -218,6 +221,10 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "name = \"a\"\ntimeout = \"48h\"\n",
         "j.toml:2:11: timeout: found 2days, this pod allows at most 1day (its limits.timeout)",
+    ),
+    (
+        "name = \"a\"\nrun_timeout = \"50ms\"\n",
+        "j.toml:2:15: run_timeout: found 50ms, accepted is at least 100ms",
     ),
     (
         "name = \"a\"\n[allow]\nhttp = [\"https://ok.example\", \"ftp://x\"]\n",

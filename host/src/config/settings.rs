@@ -20,7 +20,7 @@ use super::units::{Size, Span};
 pub struct Settings {
     /// Where pods meet. `sqlite://FILE`: a file of this machine, relative to the folder of this file.
     /// `redis://` or `rediss://`: a server for pods on several machines, with user, password and database
-    /// where needed.
+    /// where needed; `redis+sentinel://` and `redis+cluster://` with several hosts.
     pub store: StoreUrl,
     /// How long one answer of the store is waited for; the leases must outlast it.
     pub store_timeout: Span<1_000>,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const DEFAULT_STORE_FILE: &str = "wasmcron.db";
 
 /// What may stand where a store is named.
-const ACCEPTED: &str = "accepted are sqlite://FILE (sqlite:///FILE from the root), redis://HOST:PORT and rediss://HOST:PORT";
+const ACCEPTED: &str = "accepted are sqlite://FILE (sqlite:///FILE from the root), redis://HOST:PORT and rediss://HOST:PORT, redis+sentinel://HOST:PORT,…/NAME and redis+cluster://HOST:PORT,…";
 
 /// The URL of a store. Shown with its password masked, everywhere.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,7 +55,11 @@ impl FromStr for StoreUrl {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once("://") {
-            Some(("redis" | "rediss", _)) => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
+            Some((
+                "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+                | "rediss+cluster",
+                _,
+            )) => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
             Some(("sqlite", path)) => file(path),
             // What stands there may be a password.
             scheme => {
@@ -142,7 +146,7 @@ impl JsonSchema for StoreUrl {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "pattern": "^(sqlite|rediss?)://.",
+            "pattern": "^(sqlite|rediss?(\\+(sentinel|cluster))?)://.",
             "examples": ["sqlite://wasmcron.db", "sqlite:///var/lib/wasmcron/wasmcron.db", "redis://127.0.0.1:6379"],
         })
     }

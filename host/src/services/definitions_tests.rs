@@ -43,6 +43,7 @@ fn pod(address: &str, jobs: &[(&str, &str)]) -> PodView {
 
 fn view(job: &str, of: &str) -> JobView {
     let definition = Definition {
+        run_timeout: None,
         plugin: "p".parse().expect("a name"),
         enabled: true,
         schedule: Schedule {

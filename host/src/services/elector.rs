@@ -23,7 +23,7 @@ pub async fn run(pod: Arc<Pod>, setter: LeadSetter) {
         margin: pod.settings.leader.margin(),
         retry_max: pod.settings.leader.ttl.get(),
     };
-    let outage = Outage::new("elector", &pod.machine);
+    let outage = Outage::new("elector", &pod.health);
     let mut wakes = pod.wakes.subscribe();
     let mut part = Part::Follower {
         campaign_at: pod.machine.boot(),

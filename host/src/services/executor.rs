@@ -24,6 +24,9 @@ use super::plugins::Program;
 use super::pod::Pod;
 use crate::config::params;
 
+/// Less time than this is none.
+const LEAST_TIME: Duration = Duration::from_millis(50);
+
 /// Executes an attempt whose claim was sent at `sent` (since boot), to its acknowledged end.
 pub async fn execute(
     pod: &Arc<Pod>,
@@ -121,10 +124,16 @@ async fn prepare(
         .check_parameters(&value)
         .map_err(|faults| fatal(format!("parameters: {}", faults.join("; "))))?;
     let (plugin, checkpoint) = match &attempt.checkpoint {
-        Some(checkpoint) => fit(pod, plugin, checkpoint, &limits(pod, job), bridge).await,
+        Some(checkpoint) => {
+            let limits = limits(pod, job, job.definition.timeout);
+            fit(pod, plugin, checkpoint, &limits, bridge).await
+        }
         None => (plugin.clone(), None),
     };
-    let time = job.definition.timeout;
+    let time = time(pod, job, attempt);
+    if time.is_zero() {
+        return Err(AttemptEnd::TimedOut { limit: time });
+    }
     let now = pod.clock.now();
     let call = Call {
         job: job.name.to_string(),
@@ -139,7 +148,7 @@ async fn prepare(
         fence: attempt.fence.0,
     };
     let grants = Arc::new(grants(job).map_err(fatal)?);
-    let limits = limits(pod, job);
+    let limits = limits(pod, job, time);
     Ok((
         plugin,
         AttemptSpec {
@@ -152,8 +161,23 @@ async fn prepare(
     ))
 }
 
-fn limits(pod: &Pod, job: &Job) -> Limits {
-    let time = job.definition.timeout;
+/// How long an attempt may take: its own limit, or what is left of its run's.
+fn time(pod: &Pod, job: &Job, attempt: &Attempt) -> Duration {
+    let limit = job.definition.timeout;
+    run_left(pod, job, attempt).map_or(limit, |left| left.min(limit))
+}
+
+/// What is left of the run's own time; less than anything can be done in is nothing.
+fn run_left(pod: &Pod, job: &Job, attempt: &Attempt) -> Option<Duration> {
+    let left = finish::run_left(&job.definition, Some(attempt.began_at), pod.clock.now())?;
+    Some(if left < LEAST_TIME {
+        Duration::ZERO
+    } else {
+        left
+    })
+}
+
+fn limits(pod: &Pod, job: &Job, time: Duration) -> Limits {
     // A short attempt is warned within its last tenth.
     let notice = pod
         .settings
@@ -265,12 +289,19 @@ async fn conclude(
     names: &AttemptRef,
     ending: Ending,
 ) {
-    let outcome = outcome(&ending);
+    let run_left = run_left(pod, job, attempt);
+    let mut outcome = outcome(&ending);
+    if let (Outcome::TimedOut { message }, Some(Duration::ZERO), Some(limit)) =
+        (&mut outcome, run_left, job.definition.run_timeout)
+    {
+        *message = finish::over(limit);
+    }
     let asked_to_yield = matches!(ending.stop, Some(StopReason::Draining | StopReason::Reload));
     let met = Circumstances {
         progressed: ending.progressed,
         asked_to_yield,
         may_rerun: may_rerun(pod, job, &outcome).await,
+        run_left,
     };
     let report = ending.report;
     let after = finish::finish(&job.definition, &attempt.task, &outcome, met);
@@ -330,7 +361,7 @@ fn next(after: After) -> Next {
 
 /// Repeats `finish` until it is answered; says what was sent last, and the answer.
 async fn send(pod: &Pod, mut finish: Finish) -> (Finish, &'static str) {
-    let outage = Outage::new("finish", &pod.machine);
+    let outage = Outage::new("finish", &pod.health);
     loop {
         match pod.store.finish(&finish).await {
             Ok(Finished::Finished | Finished::AlreadyFinished) => return (finish, "finished"),

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
+use wasmcron_core::decide::quarantine;
 use wasmcron_core::ids::JobName;
 use wasmcron_core::view::{Pod as PodView, PodReport};
+use wasmcron_store::control::Wake;
 use wasmcron_store::leadership::TermRef;
-
 use wasmcron_store::pods::Forgotten;
 
 use super::outage::Outage;
@@ -17,7 +20,7 @@ use super::pod::Pod;
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How often it looks for jobs that no pod has.
-const JOBS_EVERY: Duration = Duration::from_secs(600);
+const JOBS_EVERY: Duration = Duration::from_secs(3_600);
 /// Reading all jobs takes at most one part in so many of the time that it lasts.
 const SHARE: u32 = 20;
 /// How long no live pod must have had a job before the store forgets it: longer than any deployment.
@@ -32,10 +35,14 @@ struct Orphans {
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("janitor", &pod.machine);
+    let outage = Outage::new("janitor", &pod.health);
     let mut lead = pod.lead.clone();
+    let mut wakes = pod.wakes.subscribe();
     let mut orphans = Orphans::default();
     loop {
+        if pod.lead.term().is_none() {
+            outage.idle();
+        }
         let term = tokio::select! {
             biased;
             () = pod.stopped.cancelled() => return,
@@ -47,13 +54,52 @@ pub async fn run(pod: Arc<Pod>) {
                 outage.failed(&error, &pod.metrics);
             }
         }
-        if !pod.rest(LOOK_EVERY).await {
-            return;
+        tokio::select! {
+            // Only a pod that tells of another plugin is worth an earlier look.
+            biased;
+            () = pod.stopped.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = reported(&mut wakes) => {}
         }
     }
 }
 
+/// Waits until a pod told anew what it can run.
+async fn reported(wakes: &mut broadcast::Receiver<Wake>) {
+    loop {
+        match wakes.recv().await {
+            Ok(Wake::Reported) | Err(RecvError::Lagged(_)) => return,
+            Ok(_) => {}
+            Err(RecvError::Closed) => std::future::pending::<()>().await,
+        }
+    }
+}
+
+/// Ends quarantines whose plugin version no live pod would run any more.
+async fn release_by_version(pod: &Pod) -> wasmcron_store::Result<()> {
+    let held = pod.store.quarantined().await?;
+    if held.is_empty() {
+        return Ok(());
+    }
+    let (now, window) = (pod.clock.now(), pod.settings.active_window());
+    let mut pods = pod.store.pods().await?;
+    pods.retain(|one| one.is_active(now, window));
+    for (job, hold) in held {
+        let Some(view) = pod.store.job(&job).await? else {
+            continue;
+        };
+        if quarantine::is_over(&hold, &view.stored.definition, &pods) {
+            pod.store
+                .release(&job, "another version of the plugin")
+                .await?;
+            tracing::info!(%job, "job.released");
+        }
+    }
+    Ok(())
+}
+
 async fn clean(pod: &Pod, term: &TermRef, orphans: &mut Orphans) -> wasmcron_store::Result<()> {
+    release_by_version(pod).await?;
     let window = pod.settings.active_window();
     let pods = pod.store.pods().await?;
     let (live, silent): (Vec<_>, Vec<_>) = pods

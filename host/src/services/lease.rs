@@ -35,8 +35,8 @@ async fn extend_and_beat(pod: &Pod, store: &dyn Store) {
     let beat_every = pod.settings.subscribers.heartbeat.get();
     let extend_every = pod.settings.lock.renewal.get();
     let (beats, extensions) = (
-        Outage::new("heartbeat", &pod.machine),
-        Outage::new("extend", &pod.machine),
+        Outage::new("heartbeat", &pod.health),
+        Outage::new("extend", &pod.health),
     );
     let mut next_beat = Instant::now();
     let mut next_extend = Instant::now();
@@ -77,11 +77,17 @@ async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
         return true;
     }
     let sent = pod.machine.boot();
-    match store
+    let answer = store
         .heartbeat(&pod.me, &pod.load(), pod.settings.subscribers.window.get())
-        .await
+        .await;
+    if let Ok(Standing::AskedToLeave { by, .. }) = &answer
+        && !pod.asked_to_leave.is_cancelled()
     {
-        Ok(Standing::Current { now }) => {
+        tracing::info!(by, "pod.asked_to_leave");
+        pod.asked_to_leave.cancel();
+    }
+    match answer {
+        Ok(Standing::Current { now } | Standing::AskedToLeave { now, .. }) => {
             outage.answered();
             pod.clock.measure(sent, now);
             pod.last_beat
@@ -93,7 +99,7 @@ async fn beat(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
             pod.superseded();
             true
         }
-        Ok(Standing::Unknown) => register_again(pod, store).await,
+        Ok(Standing::Unknown) => register_again(pod, store, outage).await,
         Err(error) => {
             outage.failed(&error, &pod.metrics);
             false
@@ -110,11 +116,13 @@ fn show_offset(pod: &Pod) {
 }
 
 /// The store came back empty, or forgot a pod that was silent for long. False: beat again at once.
-async fn register_again(pod: &Pod, store: &dyn Store) -> bool {
+async fn register_again(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
     match store.register(&pod.me, pod.started, &pod.report()).await {
         Ok(Standing::Superseded) => pod.superseded(),
         Ok(_) => tracing::warn!("the store did not know this pod any more; it is registered again"),
-        Err(error) => tracing::warn!(%error, "the store did not know this pod any more"),
+        Err(error) => {
+            outage.failed(&error, &pod.metrics);
+        }
     }
     false
 }
@@ -122,6 +130,9 @@ async fn register_again(pod: &Pod, store: &dyn Store) -> bool {
 async fn extend(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
     let executing = pod.attempts.executing();
     let mut answered = true;
+    if executing.is_empty() {
+        outage.idle();
+    }
     for batch in executing.chunks(EXTEND_MAX) {
         let names: Vec<_> = batch.iter().map(|one| one.attempt.clone()).collect();
         let sent = pod.machine.boot();

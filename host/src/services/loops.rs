@@ -13,7 +13,7 @@ use wasmcron_runtime::Why;
 use wasmcron_store::control::Wake;
 use wasmcron_store::pods::Standing;
 
-use super::drain::{LAST_WORDS, drain, interrupt_all};
+use super::drain::{LAST_WORDS, Order, drain, interrupt_all};
 use super::lease::{self, Connect};
 use super::outage::Outage;
 use super::pod::{Ends, Fatal, Pod};
@@ -27,7 +27,7 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// Tells the store that the pod is there.
 async fn register(pod: &Pod) -> wasmcron_store::Result<Standing> {
-    let outage = Outage::new("register", &pod.machine);
+    let outage = Outage::new("register", &pod.health);
     let began = pod.machine.boot();
     let report = pod.report();
     loop {
@@ -65,7 +65,7 @@ impl Loops {
     /// When the store does not answer, or knows a later session of the pod.
     pub async fn start(pod: Arc<Pod>, ends: Ends, lease_store: Connect) -> Result<Self> {
         match register(&pod).await.context("cannot register the pod")? {
-            Standing::Current { .. } | Standing::Unknown => {}
+            Standing::Current { .. } | Standing::AskedToLeave { .. } | Standing::Unknown => {}
             Standing::Superseded => bail!(Fatal::Superseded(pod.me.address.to_string())),
         }
         let mut loops = Loops {
@@ -110,7 +110,8 @@ impl Loops {
             // A loop that ends itself says why first.
             biased;
             Some(why) = self.fatal.recv() => Err(why),
-            Some(order) = orders.recv() => Ok(order),
+            Some(order) = orders.recv() => Ok(Order::Signal(order)),
+            () = self.pod.asked_to_leave.cancelled() => Ok(Order::Operator),
             Some((name, how)) = self.running.next() => Err(Fatal::LoopEnded(name, format!("{how:?}"))),
         };
         let pod = &self.pod;

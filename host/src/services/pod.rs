@@ -20,6 +20,7 @@ use super::jobs::JobBook;
 use super::lead::{self, Lead, LeadSetter};
 use super::machine::Machine;
 use super::metrics::Metrics;
+use super::outage::StoreHealth;
 use super::plugins::Plugins;
 use crate::config::settings::Settings;
 
@@ -40,6 +41,8 @@ pub struct Pod {
     pub machine: Arc<dyn Machine>,
     /// Where pods meet.
     pub store: Arc<dyn Store>,
+    /// What its loops know of the store together.
+    pub health: Arc<StoreHealth>,
     /// The store's clock.
     pub clock: Arc<StoreClock>,
     /// What it counts.
@@ -62,6 +65,8 @@ pub struct Pod {
     pub last_take: AtomicI64,
     /// When the last heartbeat was acknowledged, in milliseconds since boot.
     pub last_beat: AtomicU64,
+    /// Cancelled when an operator asks the pod to leave, through the store.
+    pub asked_to_leave: CancellationToken,
     /// Cancelled when the pod begins to leave.
     pub leaving: CancellationToken,
     /// Cancelled when the loops shall end.
@@ -136,6 +141,7 @@ impl Pod {
             settings,
             capacity: capacity.max(1),
             started,
+            health: StoreHealth::new(machine.clone()),
             clock: Arc::new(clock),
             metrics: Arc::new(Metrics::new()?),
             jobs: JobBook::default(),
@@ -147,6 +153,7 @@ impl Pod {
             extend_now: Notify::new(),
             last_take: AtomicI64::new(started.as_millis()),
             last_beat: AtomicU64::new(boot_millis(&*machine)),
+            asked_to_leave: CancellationToken::new(),
             leaving: CancellationToken::new(),
             stopped: CancellationToken::new(),
             fatal,

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wasmcron_core::decide::publish::Picker;
+use wasmcron_core::decide::publish::{NoPod, Picker};
 use wasmcron_core::decide::recover::{
     self, ACTIONS_MAX, Action, Past, Recover, RecoverPolicy, SeenAs,
 };
-use wasmcron_core::ids::{JobName, PodAddress, RunId};
+use wasmcron_core::decide::wait::{self, GiveUp};
+use wasmcron_core::ids::{Digest, JobName, PodAddress, RunId};
 use wasmcron_core::run::RunState;
+use wasmcron_core::task::Task;
 use wasmcron_core::view::{
     JobView, LockHolder, Pod as PodView, RunningEntry, ScheduledEntry, Successes,
 };
@@ -23,11 +25,14 @@ use super::pod::Pod;
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("recoverer", &pod.machine);
+    let outage = Outage::new("recoverer", &pod.health);
     let mut wakes = pod.wakes.subscribe();
     let mut lead = pod.lead.clone();
     let mut scan = Scan::new(&pod);
     loop {
+        if pod.lead.term().is_none() {
+            outage.idle();
+        }
         let term = tokio::select! {
             biased;
             () = pod.stopped.cancelled() => return,
@@ -64,6 +69,8 @@ struct Scan {
 #[derive(Default)]
 struct Found {
     actions: Vec<(Recover, JobName)>,
+    /// Tasks that stand in queues, and for how long.
+    queued: BTreeMap<RunId, (Task, Duration)>,
     locks: Vec<Option<LockHolder>>,
 }
 
@@ -97,7 +104,8 @@ impl Scan {
             self.picker
                 .refresh(pods, pod.clock.now(), self.policy.active_window);
             for (action, job) in found.actions.into_iter().take(ACTIONS_MAX) {
-                self.apply(pod, term, action, &job).await?;
+                let queued = found.queued.get(&action.run);
+                self.apply(pod, term, action, &job, queued).await?;
             }
         }
         Ok(recover::next_look(&found.locks, self.limit))
@@ -141,6 +149,10 @@ impl Scan {
                 pod.store.recoveries(&runs).await?
             };
             for (entry, count) in ill.iter().zip(counts) {
+                let waited = now.since(entry.published_at);
+                found
+                    .queued
+                    .insert(entry.task.run.clone(), (entry.task.clone(), waited));
                 found
                     .actions
                     .extend(verdict(entry, count).map(|action| (action, entry.task.job.clone())));
@@ -232,6 +244,7 @@ impl Scan {
         term: &TermRef,
         found: Recover,
         job: &JobName,
+        queued: Option<&(Task, Duration)>,
     ) -> Result<(), StoreError> {
         let seen = match found.seen {
             SeenAs::Scheduled(delivery) => Seen::Scheduled(delivery),
@@ -239,14 +252,27 @@ impl Scan {
         };
         match found.action {
             Action::Republish { why, counted } => {
-                self.republish(pod, term, &found.run, job, seen, &why, counted)
-                    .await
+                let moved = self
+                    .republish(pod, term, &found.run, job, seen, &why, counted)
+                    .await?;
+                match (moved, queued) {
+                    (Err(none), Some((task, waited))) => {
+                        give_up_waiting(pod, term, task, seen, *waited, &none).await
+                    }
+                    _ => Ok(()),
+                }
             }
             Action::Lose { why, quarantine } => {
+                let digest = if quarantine {
+                    latest_version(pod, &found.run).await?
+                } else {
+                    None
+                };
                 let loss = Loss {
                     state: RunState::Lost,
                     reason: why.clone(),
                     quarantine,
+                    digest,
                     retention: pod.retention(),
                 };
                 if pod.store.lose(term, &found.run, seen, &loss).await? == Losing::Lost {
@@ -261,6 +287,7 @@ impl Scan {
         }
     }
 
+    /// Sends a run to another pod; says so if there is none.
     #[allow(
         clippy::too_many_arguments,
         reason = "the facts of one recovery, used once"
@@ -274,17 +301,32 @@ impl Scan {
         seen: Seen,
         why: &str,
         counted: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Result<(), NoPod>, StoreError> {
         let Some(view) = pod.store.job(job).await? else {
             let loss = Loss {
                 state: RunState::Lost,
                 reason: format!("{why}; the job is no longer defined"),
                 quarantine: false,
+                digest: None,
                 retention: pod.retention(),
             };
             pod.store.lose(term, run, seen, &loss).await?;
-            return Ok(());
+            return Ok(Ok(()));
         };
+        if let Some(over) = out_of_time(pod, run, &view).await? {
+            let loss = Loss {
+                state: over.state,
+                reason: format!("{}: {why}", over.why),
+                quarantine: false,
+                digest: None,
+                retention: pod.retention(),
+            };
+            if pod.store.lose(term, run, seen, &loss).await? == Losing::Lost {
+                pod.metrics.event("run.lost");
+                tracing::warn!(%run, why = %loss.reason, "run.lost");
+            }
+            return Ok(Ok(()));
+        }
         let to = match self.picker.pick(job.as_str(), &view.stored.definition, &[]) {
             Ok(to) => to,
             Err(none) => {
@@ -293,7 +335,7 @@ impl Scan {
                     .with_label_values(&["recovery"])
                     .inc();
                 tracing::debug!(%run, why = %none, "a run to be recovered waits for a pod");
-                return Ok(());
+                return Ok(Err(none));
             }
         };
         match pod
@@ -308,6 +350,60 @@ impl Scan {
             Republished::NoPod => self.picker.exclude(&to),
             Republished::Changed | Republished::Alive | Republished::NotLeader => {}
         }
-        Ok(())
+        Ok(Ok(()))
     }
+}
+
+/// Whether the run is past its own time-out.
+async fn out_of_time(pod: &Pod, run: &RunId, view: &JobView) -> Result<Option<GiveUp>, StoreError> {
+    let definition = &view.stored.definition;
+    if definition.run_timeout.is_none() {
+        return Ok(None);
+    }
+    let began = pod.store.began(std::slice::from_ref(run)).await?;
+    let began = began.into_iter().next().flatten();
+    Ok(wait::out_of_time(definition, began, pod.clock.now()))
+}
+
+/// The plugin version that the run's latest attempt ran.
+async fn latest_version(pod: &Pod, run: &RunId) -> Result<Option<Digest>, StoreError> {
+    let record = pod.store.run(run).await?;
+    let attempts = record.map(|record| record.attempts).unwrap_or_default();
+    Ok(attempts
+        .into_iter()
+        .rev()
+        .find_map(|attempt| attempt.digest))
+}
+
+/// Ends a firing that stands in the queue of a dead pod, has not begun, and found no other pod within
+/// its job's misfire grace.
+async fn give_up_waiting(
+    pod: &Pod,
+    term: &TermRef,
+    task: &Task,
+    seen: Seen,
+    waited: Duration,
+    none: &NoPod,
+) -> Result<(), StoreError> {
+    let Some(view) = pod.store.job(&task.job).await? else {
+        return Ok(());
+    };
+    let why = none.to_string();
+    let Some(over) = wait::no_pod(&view.stored.definition, task, waited, &why) else {
+        return Ok(());
+    };
+    let loss = Loss {
+        state: over.state,
+        reason: over.why,
+        quarantine: false,
+        digest: None,
+        retention: pod.retention(),
+    };
+    if pod.store.lose(term, &task.run, seen, &loss).await? == Losing::Lost {
+        pod.metrics.trigger(task.job.as_str(), "missed");
+        pod.metrics.missed.inc();
+        pod.metrics.event("firing.missed");
+        tracing::warn!(run = %task.run, why = %loss.reason, "firing.missed");
+    }
+    Ok(())
 }

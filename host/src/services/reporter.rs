@@ -15,7 +15,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Tells the store what this pod can run, whenever that changes.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("report", &pod.machine);
+    let outage = Outage::new("report", &pod.health);
     let (mut jobs, mut plugins) = (pod.jobs.changes(), pod.plugins.changes());
     let mut said = None;
     loop {
@@ -26,7 +26,7 @@ pub async fn run(pod: Arc<Pod>) {
         hand_over(&pod);
         if said.as_ref() != Some(&report) {
             match pod.store.report(&pod.me, &report).await {
-                Ok(Standing::Current { .. }) => {
+                Ok(Standing::Current { .. } | Standing::AskedToLeave { .. }) => {
                     outage.answered();
                     said = Some(report);
                     // Only a wake-up: the leader reads the pods every second anyway.

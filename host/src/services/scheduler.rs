@@ -45,6 +45,8 @@ pub struct Board {
     pods_read: Option<Instant>,
     /// When the earliest delayed run is due; none: look now.
     pub next_delayed: Option<Timestamp>,
+    /// Since when due runs find no pod.
+    pub waits: promoter::Waits,
 }
 
 impl Board {
@@ -58,6 +60,7 @@ impl Board {
             term,
             pods_read: None,
             next_delayed: None,
+            waits: promoter::Waits::default(),
         }
     }
 }
@@ -75,7 +78,7 @@ pub enum Step {
 
 /// Runs until the pod's loops end.
 pub async fn run(pod: Arc<Pod>) {
-    let outage = Outage::new("scheduler", &pod.machine);
+    let outage = Outage::new("scheduler", &pod.health);
     let mut wakes = pod.wakes.subscribe();
     let mut lead = pod.lead.clone();
     let mut jobs = pod.jobs.changes();
@@ -90,7 +93,12 @@ pub async fn run(pod: Arc<Pod>) {
         }
         let wait = match turn(&pod, &mut board).await {
             Ok(wait) => {
-                outage.answered();
+                // Who does not lead asks nothing here.
+                if board.term.is_some() {
+                    outage.answered();
+                } else {
+                    outage.idle();
+                }
                 wait
             }
             Err(error) => outage.failed(&error, &pod.metrics),

@@ -26,6 +26,8 @@ use crate::store::{connect, promise};
 
 /// How long the first answer of the store is waited for.
 const STORE_WAIT: Duration = Duration::from_secs(30);
+/// A store's clock that is further than this from the machine's, in milliseconds, is warned of.
+const CLOCK_OFFSET_MAX_MS: u64 = 1_000;
 /// Signals that come within this time are one.
 const SECOND_SIGNAL: Duration = Duration::from_millis(500);
 
@@ -108,6 +110,7 @@ async fn start(settings: Settings, machine: Arc<dyn Machine>) -> Result<(Loops, 
         capacity,
     })
     .await?;
+    warn_of_clock(&pod);
     let listener = api::bind(&pod).await?;
     let http = listener.address();
     let serving = Box::pin(api::run(pod.clone(), listener));
@@ -119,6 +122,16 @@ async fn start(settings: Settings, machine: Arc<dyn Machine>) -> Result<(Loops, 
     loops.watch("reloader", pod.machine.spawn(Box::pin(follow_jobs)));
     tracing::info!(pod = %pod.me.address, session = %pod.me.session, capacity = pod.capacity, store = %pod.settings.store, %http, "pod.started");
     Ok((loops, http))
+}
+
+/// Cron times follow the store's clock: one that is far from this machine's is worth a word.
+fn warn_of_clock(pod: &Pod) {
+    let offset = pod.clock.wall_offset_millis();
+    if offset.unsigned_abs() > CLOCK_OFFSET_MAX_MS {
+        let warning =
+            format!("the store's clock is {offset} ms from this machine's; cron times follow it");
+        tracing::warn!(store = %pod.settings.store, warning, "store.warning");
+    }
 }
 
 fn address(settings: &Settings) -> Result<PodAddress> {

@@ -45,7 +45,7 @@ pub async fn run(pod: Arc<Pod>) {
     hand_back_dead_self(&pod).await;
     let checking = check_claiming(pod.clone(), slots.clone());
     let checker = pod.machine.spawn(Box::pin(checking));
-    let outage = Outage::new("subscriber", &pod.machine);
+    let outage = Outage::new("subscriber", &pod.health);
     let mut consumer = pod.store.consumer(&pod.me);
     while !pod.leaving.is_cancelled() {
         let Some(free) = free_places(&pod, &places).await else {
@@ -153,7 +153,7 @@ async fn read_claiming(pod: &Arc<Pod>, slots: &Arc<Semaphore>) {
 /// Brings one entry to an end: claimed, handed back, skipped, parked or stale. What was claimed is
 /// returned as the attempt that is still to be executed.
 async fn settle(pod: &Arc<Pod>, slots: &Arc<Semaphore>, taken: &Taken) -> Option<Begun> {
-    let outage = Outage::new("claim", &pod.machine);
+    let outage = Outage::new("claim", &pod.health);
     let (mut permit, mut alone) = (None, None);
     let (job, plugin) = loop {
         let changed = pod.attempts.admission_changed();

@@ -31,8 +31,8 @@ pub use wasmcron_tests::fleet::{Signal, Timing};
 
 /// Pods that share a store, a plugin directory and a job directory.
 pub struct Fleet {
-    /// None: the store is a file in the folder.
-    _redis: Option<RedisServer>,
+    /// None: the store is a file in the folder, or somebody else's server.
+    redis: Option<RedisServer>,
     url: String,
     site: Site,
     timing: Timing,
@@ -42,12 +42,22 @@ pub struct Fleet {
 impl Fleet {
     /// A Redis and empty directories; pods are started one by one.
     pub async fn new(timing: Timing) -> Fleet {
-        let redis = RedisServer::start().await;
+        Fleet::with_store(timing, &[]).await
+    }
+
+    /// The same over a server with further arguments.
+    pub async fn with_store(timing: Timing, arguments: &[&str]) -> Fleet {
+        let redis = RedisServer::start_with(arguments).await;
         let url = redis.url().to_owned();
-        let store = RedisStore::connect(RedisOptions::new(redis.url()))
+        Fleet::over(timing, Some(redis), url).await
+    }
+
+    /// The same over a store that is reached by this URL; the server under it may be somebody else's.
+    pub async fn over(timing: Timing, redis: Option<RedisServer>, url: String) -> Fleet {
+        let store = RedisStore::connect(RedisOptions::new(&url))
             .await
             .expect("the store");
-        Fleet::of(Some(redis), url, site(timing), timing, Arc::new(store))
+        Fleet::of(redis, url, site(timing), timing, Arc::new(store))
     }
 
     /// The same on a file, which pods make and share.
@@ -67,7 +77,7 @@ impl Fleet {
         store: Arc<dyn Store>,
     ) -> Fleet {
         Fleet {
-            _redis: redis,
+            redis,
             url,
             site,
             timing,
@@ -83,6 +93,11 @@ impl Fleet {
     /// The store, as any pod sees it.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// The server under the store.
+    pub fn store_mut(&mut self) -> &mut RedisServer {
+        self.redis.as_mut().expect("a server of its own")
     }
 
     /// The plugin directory.

@@ -63,6 +63,7 @@ pub fn generate(dice: &mut fastrand::Rng, index: usize) -> Result<Arc<Job>> {
         auto_rerun: dice.bool(),
         exclusive: dice.u8(0..100) < 5,
         timeout: Duration::from_secs(dice.u64(10..=TIMEOUT_MAX.as_secs())),
+        run_timeout: None,
         overlap: *choose(dice, &[Overlap::Skip, Overlap::Queue, Overlap::Replace]),
         misfire: misfire(dice),
         retry: Retry {

@@ -18,6 +18,7 @@ macro_rules! for_each_verb {
                 fn report(me: [&PodRef], report: [&PodReport]) -> [Standing];
                 fn heartbeat(me: [&PodRef], load: [&PodLoad], window: [Duration]) -> [Standing];
                 fn leave(me: [&PodRef]) -> [Standing];
+                fn drain(pod: [&PodAddress], by: [&str]) -> [Draining];
                 fn forget(term: [&TermRef], pod: [&PodAddress], window: [Duration]) -> [Forgotten];
                 fn pods() -> [Vec<Pod>];
             }
@@ -66,6 +67,8 @@ macro_rules! for_each_verb {
                 fn republish(term: [&TermRef], run: [&RunId], seen: [Seen], to: [&PodAddress],
                     why: [&str], counted: [bool]) -> [Republished];
                 fn lose(term: [&TermRef], run: [&RunId], seen: [Seen], loss: [&Loss]) -> [Losing];
+                fn began(runs: [&[RunId]]) -> [Vec<Option<Timestamp>>];
+                fn give_up(term: [&TermRef], run: [&RunId], loss: [&Loss]) -> [Losing];
                 fn bury(term: [&TermRef], register: [Register], id: [&str], retention: [Retention])
                     -> [bool];
             }
@@ -77,6 +80,9 @@ macro_rules! for_each_verb {
                 fn log(run: [&RunId], after: [Option<&str>], limit: [usize]) -> [LogPage];
                 fn execution_log(after: [Option<&str>], limit: [usize]) -> [Vec<ExecutionEvent>];
                 fn checkpoint(run: [&RunId]) -> [Option<Checkpoint>];
+                fn checkpoints(run: [&RunId]) -> [Vec<Checkpoint>];
+                fn rewind_checkpoint(run: [&RunId], seq: [u64], by: [&str]) -> [Rewound];
+                fn quarantined() -> [Vec<(JobName, Hold)>];
                 fn clear_checkpoint(run: [&RunId], by: [&str]) -> [Cleared];
                 fn warnings() -> [Vec<String>];
                 fn counts() -> [Counts];
@@ -100,14 +106,16 @@ pub(crate) mod words {
     pub(crate) use wasmcron_core::run::{Checkpoint, Progress, RunRecord};
     pub(crate) use wasmcron_core::time::Timestamp;
     pub(crate) use wasmcron_core::view::{
-        DelayedEntry, Gap, JobView, Leader, LockHolder, Pod, PodLoad, PodReport, RunningEntry,
-        ScheduledEntry, Waiting,
+        DelayedEntry, Gap, Hold, JobView, Leader, LockHolder, Pod, PodLoad, PodReport,
+        RunningEntry, ScheduledEntry, Waiting,
     };
     pub(crate) use wasmcron_store::control::{Control, Wake};
-    pub(crate) use wasmcron_store::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage};
+    pub(crate) use wasmcron_store::inspect::{
+        Cleared, Counts, ExecutionEvent, Inspect, LogPage, Rewound,
+    };
     pub(crate) use wasmcron_store::leadership::{Campaign, Leadership, Renewal, TermRef};
     pub(crate) use wasmcron_store::page::PageCursor;
-    pub(crate) use wasmcron_store::pods::{Forgotten, Pods, Standing};
+    pub(crate) use wasmcron_store::pods::{Draining, Forgotten, Pods, Standing};
     pub(crate) use wasmcron_store::queue::{
         Claim, Claimed, Consumer, HandBack, Moved, Parked, Queue, Taken,
     };

@@ -87,6 +87,7 @@ pub async fn every_hold_is_a_change(world: World) {
     let running = world.running(&term, job, 1, &term.pod).await;
     world.expire(&running).await;
     let loss = Loss {
+        digest: None,
         state: RunState::Lost,
         reason: "poison".into(),
         quarantine: true,

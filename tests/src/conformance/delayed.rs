@@ -6,11 +6,13 @@ use wasmcron_core::ids::{JobName, PodRef, RunId};
 use wasmcron_core::run::RunState;
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_store::leadership::TermRef;
+use wasmcron_store::recovery::{Losing, Loss};
+use wasmcron_store::runs::Finished;
 use wasmcron_store::schedule::{
     DueDelayed, IdempotencyKey, PromoteAnswer, Promoted, Submission, Submitted,
 };
 
-use super::world::{LONG, World};
+use super::world::{LONG, World, keep};
 
 impl World {
     /// A run that somebody asks for; each has an id of its own.
@@ -350,4 +352,82 @@ pub async fn only_a_due_run_is_put_off(world: World) {
     assert_eq!((after.due, after.why.as_str()), (before.due, "x"));
     world.pass(soon * 5).await;
     world.due_is(&[]).await;
+}
+
+/// Backfilled runs go one by one, in the order of their times, whatever the order of the requests.
+pub async fn backfilled_runs_take_turns(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    world
+        .publish(&term, &[world.gap(&job, 1, 9, "misfire")])
+        .await;
+    for seconds in [1, 7, 3] {
+        let mut task = world.task(&job, seconds);
+        task.reason = Reason::Backfill;
+        let submission = Submission {
+            task,
+            idempotency: None,
+        };
+        world.submitted(&submission).await;
+    }
+    let view = store.job(&job).await.expect("job").expect("a view");
+    assert_eq!(view.active, Some(world.run(&job, 1)));
+    for seconds in [1, 3, 7] {
+        let run = world.run(&job, seconds);
+        world.due_is(&[&run]).await;
+        world.promoted(&term, &run, &pod).await;
+        let running = world.begin(&pod).await;
+        world.due_is(&[]).await;
+        let finished = store.finish(&running.success()).await;
+        assert_eq!(finished.expect("finish"), Finished::Finished);
+    }
+}
+
+/// A due run that waits is given up once, whoever waits for it goes on; one that is parked, executes or
+/// is over is left alone.
+pub async fn a_run_that_waits_is_given_up(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    let give_up = async |run: &RunId| {
+        let loss = Loss {
+            state: RunState::TimedOut,
+            reason: "too|late".into(),
+            quarantine: false,
+            digest: None,
+            retention: keep(),
+        };
+        store.give_up(&term, run, &loss).await.expect("give_up")
+    };
+    let running = world.running(&term, &job, 1, &pod).await;
+    let run = running.at.run.clone();
+    assert_eq!(give_up(&run).await, Losing::Changed, "it executes");
+    let behind = world.fire(&term, &job, 2, &pod).await;
+    let taken = world.take_one(&pod).await;
+    store.park(&pod, &taken, 1).await.expect("park");
+    assert_eq!(give_up(&behind).await, Losing::Changed, "it is parked");
+    let finished = store.finish(&running.retry(LONG)).await;
+    assert_eq!(finished.expect("finish"), Finished::Finished);
+    assert_eq!(give_up(&run).await, Losing::Changed, "it is not due");
+    world.due_is(&[]).await;
+
+    let job = world.job(&term, "k").await;
+    let running = world.running(&term, &job, 1, &pod).await;
+    let run = running.at.run.clone();
+    let behind = world.fire(&term, &job, 2, &pod).await;
+    let taken = world.take_one(&pod).await;
+    store.park(&pod, &taken, 1).await.expect("park");
+    store.finish(&running.yields(0)).await.expect("finish");
+    world.due_is(&[&run]).await;
+    assert_eq!(give_up(&run).await, Losing::Lost);
+    assert_eq!(give_up(&run).await, Losing::Lost, "the same request again");
+    let record = world.record(&run).await;
+    assert_eq!(record.state, RunState::TimedOut);
+    assert_eq!(record.why.as_deref(), Some("too|late"));
+    world.due_is(&[&behind]).await;
+    world.depose(&term).await;
+    assert_eq!(give_up(&behind).await, Losing::NotLeader);
 }

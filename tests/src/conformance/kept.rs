@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wasmcron_core::run::{Progress, RunState};
-use wasmcron_store::inspect::Cleared;
+use wasmcron_store::inspect::{Cleared, Rewound};
 use wasmcron_store::queue::Hold;
 use wasmcron_store::runs::{Finished, LogLine, Saved, StateWrite, Written};
 
@@ -339,4 +339,46 @@ pub async fn the_latest_progress_is_shown(world: World) {
     );
     let late = store.report_progress(&running.at, &progress(9.0)).await;
     assert_eq!(late.expect("report_progress"), Written::Fenced);
+}
+
+/// Three checkpoints are kept; an operator goes back to one of them, not while the run executes.
+pub async fn a_checkpoint_is_rewound_between_attempts(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    let first = world.running(&term, &job, 1, &pod).await;
+    let run = first.at.run.clone();
+    let kept = async || -> Vec<(u64, Vec<u8>)> {
+        let kept = store.checkpoints(&run).await.expect("checkpoints");
+        kept.into_iter().map(|one| (one.seq, one.data)).collect()
+    };
+    let rewind = async |seq| {
+        let done = store.rewind_checkpoint(&run, seq, "ann").await;
+        done.expect("rewind_checkpoint")
+    };
+    assert_eq!(kept().await, []);
+    for seq in 1..=5 {
+        first
+            .save(&world, seq, &[u8::try_from(seq).expect("few")])
+            .await;
+    }
+    assert_eq!(kept().await, [(5, vec![5]), (4, vec![4]), (3, vec![3])]);
+    assert_eq!(rewind(4).await, Rewound::Running);
+    store.finish(&first.yields(0)).await.expect("finish");
+    for seq in [0, 2, 6] {
+        assert_eq!(rewind(seq).await, Rewound::None, "{seq}");
+    }
+    assert_eq!(rewind(4).await, Rewound::Rewound);
+    assert_eq!(kept().await, [(4, vec![4]), (3, vec![3])]);
+    assert_eq!(rewind(5).await, Rewound::None, "later ones are gone");
+    world.promoted(&term, &run, &pod).await;
+    let second = world.begin(&pod).await;
+    let checkpoint = second.attempt.checkpoint.clone().expect("a checkpoint");
+    assert_eq!((checkpoint.seq, checkpoint.data), (4, vec![4]));
+    second.save(&world, 5, b"new").await;
+    assert_eq!(
+        kept().await,
+        [(5, b"new".to_vec()), (4, vec![4]), (3, vec![3])]
+    );
 }

@@ -152,6 +152,8 @@ macro_rules! conformance_cases {
                 a_stuck_run_is_put_off,
                 a_run_put_off_comes_back,
                 only_a_due_run_is_put_off,
+                backfilled_runs_take_turns,
+                a_run_that_waits_is_given_up,
             ],
             field: [
                 c25_the_next_leader_goes_on_from_the_cursor,
@@ -195,6 +197,7 @@ macro_rules! conformance_cases {
                 state_on_success_needs_success,
                 log_lines_stand_in_order,
                 the_latest_progress_is_shown,
+                a_checkpoint_is_rewound_between_attempts,
             ],
             leadership: [
                 nobody_leads_at_first,
@@ -218,6 +221,9 @@ macro_rules! conformance_cases {
                 a_quarantined_job_fires_nothing,
                 why_a_job_waits_is_shown,
                 a_retired_job_keeps_its_records,
+                a_pod_is_asked_to_leave,
+                quarantines_are_listed,
+                a_held_jobs_times_are_counted,
             ],
             parked: [
                 a_parked_run_waits_without_a_time,
@@ -285,6 +291,7 @@ macro_rules! conformance_cases {
                 a_run_that_does_not_execute_is_cancelled_at_once,
                 a_run_that_executes_is_asked_to_end,
                 records_are_kept_as_long_as_asked,
+                a_run_lasts_from_its_first_claim,
             ],
             schedule: [
                 a_job_nobody_opened_is_unknown,

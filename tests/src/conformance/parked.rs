@@ -174,6 +174,7 @@ pub async fn every_end_releases(world: World) {
         state: RunState::Lost,
         reason: "gone".into(),
         quarantine: false,
+        digest: None,
         retention: keep(),
     };
     let seen = Seen::Running(crowd.holder.at.fence);

@@ -120,7 +120,7 @@ pub async fn a_superseded_session_is_told_so(world: World) {
         store.report(&old, &report(now)).await.expect("report"),
         store.leave(&old).await.expect("leave"),
     ];
-    assert_eq!(standings, [Standing::Superseded; 3]);
+    assert_eq!(standings, [const { Standing::Superseded }; 3]);
     let pod = seen(&world, &new).await;
     assert!(pod.is_active(now, LONG) && !pod.load.draining);
 }

@@ -47,6 +47,7 @@ fn loss() -> Loss {
         state: RunState::Lost,
         reason: "not|resumable".into(),
         quarantine: false,
+        digest: None,
         retention: keep(),
     }
 }

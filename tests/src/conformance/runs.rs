@@ -334,3 +334,35 @@ pub async fn records_are_kept_as_long_as_asked(world: World) {
     store.finish(&finish).await.expect("finish");
     assert_eq!(store.runs(&job, 10).await.expect("runs").len(), 1);
 }
+
+/// When a run began is its first claim, and its duration counts from there.
+pub async fn a_run_lasts_from_its_first_claim(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    let run = world.run(&job, 1);
+    let began = async || {
+        let began = store.began(std::slice::from_ref(&run)).await;
+        began.expect("began")
+    };
+    assert_eq!(store.began(&[]).await.expect("began"), []);
+    world.fire(&term, &job, 1, &pod).await;
+    assert_eq!(began().await, [None]);
+    let first = world.begin(&pod).await;
+    assert_eq!(first.attempt.began_at, first.attempt.claimed_at);
+    assert_eq!(began().await, [Some(first.attempt.began_at)]);
+    let pause = Duration::from_millis(50);
+    world.pass(pause).await;
+    store.finish(&first.yields(0)).await.expect("finish");
+    world.promoted(&term, &run, &pod).await;
+    let second = world.begin(&pod).await;
+    assert_eq!(second.attempt.began_at, first.attempt.began_at);
+    assert!(second.attempt.claimed_at > first.attempt.claimed_at);
+    let repeated = world.claimed(second.claim.clone()).await;
+    assert_eq!(repeated.attempt.began_at, first.attempt.began_at);
+    store.finish(&second.success()).await.expect("finish");
+    let view = store.job(&job).await.expect("job").expect("a view");
+    assert!(view.successes.average >= pause, "{:?}", view.successes);
+    assert_eq!(began().await, [Some(first.attempt.began_at)]);
+}

@@ -210,6 +210,7 @@ pub fn definition() -> Definition {
         auto_rerun: false,
         exclusive: false,
         timeout: LONG,
+        run_timeout: None,
         overlap: Overlap::Skip,
         misfire: Misfire::default(),
         retry: Retry::default(),

@@ -32,6 +32,9 @@ pub struct Definition {
     /// Limit of one attempt.
     #[serde(with = "duration_ms")]
     pub timeout: Duration,
+    /// Limit of a whole run, from its first claim over every wait and attempt; none: there is none.
+    #[serde(default, with = "optional_ms", skip_serializing_if = "Option::is_none")]
+    pub run_timeout: Option<Duration>,
     /// What happens to a firing that comes while the job still runs.
     pub overlap: Overlap,
     /// What happens to a firing that was missed.
@@ -215,6 +218,27 @@ pub struct StoredDefinition {
     pub hash: DefinitionHash,
     /// From when on it rules, by the store's clock.
     pub since: Timestamp,
+}
+
+/// Optional durations as whole milliseconds in JSON.
+mod optional_ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        duration.map(crate::time::millis).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let millis = Option::<u64>::deserialize(deserializer)?;
+        Ok(millis.map(Duration::from_millis))
+    }
 }
 
 /// Durations as whole milliseconds in JSON.

@@ -141,6 +141,9 @@ pub struct Hold {
     pub at: Timestamp,
     /// Why.
     pub why: String,
+    /// For a quarantine: the plugin version that was taken for the cause. Another one ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
 }
 
 /// Why a due firing waits.

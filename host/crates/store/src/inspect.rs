@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::run::{Checkpoint, RunRecord};
 use wasmcron_core::time::Timestamp;
-use wasmcron_core::view::{DelayedEntry, Gap};
+use wasmcron_core::view::{DelayedEntry, Gap, Hold};
 
 use crate::error::Result;
 use crate::runs::LogLine;
@@ -61,6 +61,17 @@ pub enum Cleared {
     Running,
 }
 
+/// Answer to `rewind_checkpoint`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewound {
+    /// That checkpoint is the current one; later ones are gone.
+    Rewound,
+    /// It is not among those that are kept.
+    None,
+    /// The run executes; nothing changed.
+    Running,
+}
+
 /// Reads for people, and the operator's hand on a checkpoint.
 #[async_trait]
 pub trait Inspect: Send + Sync {
@@ -85,6 +96,15 @@ pub trait Inspect: Send + Sync {
 
     /// The current checkpoint of a run.
     async fn checkpoint(&self, run: &RunId) -> Result<Option<Checkpoint>>;
+
+    /// The kept checkpoints of a run, newest first: three at most.
+    async fn checkpoints(&self, run: &RunId) -> Result<Vec<Checkpoint>>;
+
+    /// Makes the kept checkpoint of this sequence the current one; refused while the run executes.
+    async fn rewind_checkpoint(&self, run: &RunId, seq: u64, by: &str) -> Result<Rewound>;
+
+    /// Jobs in quarantine, by name.
+    async fn quarantined(&self) -> Result<Vec<(JobName, Hold)>>;
 
     /// Removes a run's checkpoints; refused while it executes.
     async fn clear_checkpoint(&self, run: &RunId, by: &str) -> Result<Cleared>;

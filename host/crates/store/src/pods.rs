@@ -11,17 +11,35 @@ use crate::error::Result;
 use crate::leadership::TermRef;
 
 /// Whether the caller is still the current session of its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It is; `now` is the store's clock.
     Current {
         /// The store's clock at the answer.
         now: Timestamp,
     },
+    /// It is, and an operator asks it to leave the fleet. Only an answer to `heartbeat`.
+    AskedToLeave {
+        /// The store's clock at the answer.
+        now: Timestamp,
+        /// Who asks.
+        by: String,
+    },
     /// A later session took the address: the caller must end itself.
     Superseded,
     /// The store knows no session of this address, as it came back empty or the pod was silent for
     /// ten windows: register again. Never an answer to `register`.
+    Unknown,
+}
+
+/// Answer to `drain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draining {
+    /// It gets no more tasks, and is told with its next heartbeat.
+    Asked,
+    /// It was asked before, or leaves already.
+    Leaving,
+    /// No such pod.
     Unknown,
 }
 
@@ -61,6 +79,10 @@ pub trait Pods: Send + Sync {
     /// Takes the pod off the subscribers, marks it draining and drops its two lists, so that the
     /// leader publishes their tasks again at once. Wakes the leader.
     async fn leave(&self, me: &PodRef) -> Result<Standing>;
+
+    /// Asks the current session of a pod to leave the fleet in good order. No task is sent to it from
+    /// now on; a later session of the address is not asked.
+    async fn drain(&self, pod: &PodAddress, by: &str) -> Result<Draining>;
 
     /// Removes what is left of a pod that was silent for ten windows and that no entry names.
     async fn forget(&self, term: &TermRef, pod: &PodAddress, window: Duration)

@@ -61,6 +61,8 @@ pub struct Attempt {
     pub fence: Fence,
     /// When it was claimed, by the store's clock.
     pub claimed_at: Timestamp,
+    /// When the run's first attempt was claimed, by the store's clock.
+    pub began_at: Timestamp,
     /// The last acknowledged checkpoint of the run.
     pub checkpoint: Option<Checkpoint>,
     /// Nominal time of the job's latest run that succeeded.

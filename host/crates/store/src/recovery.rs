@@ -1,8 +1,9 @@
 //! Finding what stands still, and moving it.
 
 use async_trait::async_trait;
-use wasmcron_core::ids::{Delivery, Fence, JobName, PodAddress, RunId};
+use wasmcron_core::ids::{Delivery, Digest, Fence, JobName, PodAddress, RunId};
 use wasmcron_core::run::RunState;
+use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{LockHolder, RunningEntry, ScheduledEntry};
 
 use crate::error::Result;
@@ -78,6 +79,8 @@ pub struct Loss {
     pub reason: String,
     /// Hold the job's firings back until an operator releases it.
     pub quarantine: bool,
+    /// The plugin version that is taken for the cause of a quarantine.
+    pub digest: Option<Digest>,
     /// What is kept.
     pub retention: Retention,
 }
@@ -111,6 +114,13 @@ pub trait Recovery: Send + Sync {
 
     /// Ends a run that cannot go on.
     async fn lose(&self, term: &TermRef, run: &RunId, seen: Seen, loss: &Loss) -> Result<Losing>;
+
+    /// When each run's first attempt was claimed; in order, none for one that has not begun.
+    async fn began(&self, runs: &[RunId]) -> Result<Vec<Option<Timestamp>>>;
+
+    /// Ends a run that waits, is due and is not parked: as `TimedOut`, or as `Skipped` if it never
+    /// began. Whoever waits for it goes on.
+    async fn give_up(&self, term: &TermRef, run: &RunId, loss: &Loss) -> Result<Losing>;
 
     /// Moves an entry that does not decode to the dead letters and ends its run as lost, so that a
     /// scan goes on. Answers whether there was one.

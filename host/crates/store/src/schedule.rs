@@ -257,7 +257,9 @@ pub trait Schedules: Send + Sync {
     async fn job(&self, job: &JobName) -> Result<Option<JobView>>;
 
     /// Puts a definition in force if the stored one is still `was` (none: there was none). The
-    /// cursor becomes the later of itself and `stored.since`; the change leaves a gap that says so.
+    /// cursor becomes the later of itself and `stored.since`. What that leaves unanswered of the old
+    /// schedule is one gap: `disabled`, `paused` or `quarantined` if that held it back, else
+    /// `schedule changed`.
     async fn open(
         &self,
         term: &TermRef,
@@ -288,7 +290,9 @@ pub trait Schedules: Send + Sync {
         look_again_in: Duration,
     ) -> Result<()>;
 
-    /// Makes a run that somebody asks for due now. Any pod may call it; it wakes the leader.
+    /// Makes a run that somebody asks for due now. Any pod may call it; it wakes the leader. A
+    /// backfilled run waits for its turn: the first becomes the job's active run at once, others are
+    /// parked behind the active one in the order of their times.
     async fn submit(&self, submission: &Submission) -> Result<Submitted>;
 
     /// Stops a job's firings until `resume`.

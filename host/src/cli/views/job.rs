@@ -155,6 +155,8 @@ pub struct DefinitionView {
     pub exclusive: bool,
     /// Limit of one attempt.
     pub timeout_ms: i64,
+    /// Limit of a whole run.
+    pub run_timeout_ms: Option<i64>,
     /// `skip`, `queue` or `replace`.
     pub overlap: Value,
     /// What happens to missed firings.
@@ -215,6 +217,7 @@ impl From<&JobView> for DefinitionView {
             auto_rerun: d.auto_rerun,
             exclusive: d.exclusive,
             timeout_ms: millis(d.timeout),
+            run_timeout_ms: d.run_timeout.map(millis),
             overlap: serde_json::to_value(d.overlap).unwrap_or_default(),
             misfire: serde_json::json!({ "policy": policy, "max": max, "grace_ms": millis(d.misfire.grace) }),
             max_attempts: d.retry.max_attempts,
@@ -236,6 +239,8 @@ pub struct HoldView {
     pub at: String,
     /// Why.
     pub why: String,
+    /// For a quarantine: the plugin version that was taken for the cause.
+    pub digest: Option<String>,
 }
 
 impl From<&Hold> for HoldView {
@@ -244,6 +249,7 @@ impl From<&Hold> for HoldView {
             by: hold.by.clone(),
             at: time(hold.at),
             why: hold.why.clone(),
+            digest: hold.digest.as_ref().map(Digest::to_string),
         }
     }
 }

@@ -333,6 +333,28 @@ impl Layer for Watched {
         Ok(answer)
     }
 
+    async fn give_up(&self, term: &TermRef, run: &RunId, loss: &Loss) -> Result<Losing> {
+        let leads = self.leads(term).await;
+        let answer = self.inner.give_up(term, run, loss).await?;
+        self.witness.event("give-up", run.as_str(), || {
+            format!("{answer:?} ({})", loss.reason)
+        });
+        if answer == Losing::Lost {
+            self.must_lead(leads, term, run.as_str());
+            self.ended(run, loss.state);
+        }
+        Ok(answer)
+    }
+
+    async fn rewind_checkpoint(&self, run: &RunId, seq: u64, by: &str) -> Result<Rewound> {
+        let answer = self.inner.rewind_checkpoint(run, seq, by).await?;
+        if answer == Rewound::Rewound {
+            self.witness
+                .with(|ledger, _| ledger.run(run).cleared = true);
+        }
+        Ok(answer)
+    }
+
     async fn clear_checkpoint(&self, run: &RunId, by: &str) -> Result<Cleared> {
         let answer = self.inner.clear_checkpoint(run, by).await?;
         if answer == Cleared::Cleared {

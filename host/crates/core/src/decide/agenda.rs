@@ -152,6 +152,7 @@ pub(crate) mod testing {
             auto_rerun: false,
             exclusive: false,
             timeout: Duration::from_secs(3600),
+            run_timeout: None,
             overlap: Default::default(),
             misfire: Default::default(),
             retry: Default::default(),

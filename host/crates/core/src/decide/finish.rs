@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::job::{Definition, Retry};
 use crate::run::{Outcome, RunState};
 use crate::task::{Reason, Task};
+use crate::time::Timestamp;
 
 /// Yields in a row without a newer checkpoint after which the run ends as failed.
 pub const IDLE_YIELDS_MAX: u32 = 10;
@@ -20,6 +21,8 @@ pub struct Circumstances {
     pub asked_to_yield: bool,
     /// The job is run again from nothing if the platform lost it: `recover::may_rerun`.
     pub may_rerun: bool,
+    /// What is left of the run's own time; none: it has no limit.
+    pub run_left: Option<Duration>,
 }
 
 /// The wait after an attempt that the platform ended before it made progress.
@@ -50,9 +53,43 @@ pub enum After {
     },
 }
 
-/// Decides what comes after an attempt of `task` that ended as `outcome`.
+/// Decides what comes after an attempt of `task` that ended as `outcome`. A run goes on only if its
+/// next attempt can begin within the run's own time.
 #[must_use]
 pub fn finish(job: &Definition, task: &Task, outcome: &Outcome, met: Circumstances) -> After {
+    let after = by_outcome(job, task, outcome, met);
+    match (&after, job.run_timeout, met.run_left) {
+        (After::Again { due_in, why, .. }, Some(limit), Some(left)) if *due_in >= left => {
+            let said = match outcome {
+                Outcome::TimedOut { message } if left.is_zero() => message.clone(),
+                _ => format!("{}: {why}", over(limit)),
+            };
+            After::End {
+                state: RunState::TimedOut,
+                why: Some(said),
+            }
+        }
+        _ => after,
+    }
+}
+
+/// That a run is out of time, for people.
+#[must_use]
+pub fn over(limit: Duration) -> String {
+    format!(
+        "the run is over its run_timeout of {}",
+        humantime::format_duration(limit)
+    )
+}
+
+/// What is left of a run's own time at `now` if its first attempt was claimed at `began`; none: it has
+/// no limit, or has not begun.
+#[must_use]
+pub fn run_left(job: &Definition, began: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    Some(job.run_timeout?.saturating_sub(now.since(began?)))
+}
+
+fn by_outcome(job: &Definition, task: &Task, outcome: &Outcome, met: Circumstances) -> After {
     let end = |state, why: &str| After::End {
         state,
         why: (!why.is_empty()).then(|| why.to_owned()),
@@ -146,12 +183,12 @@ mod tests {
     use super::*;
     use crate::decide::agenda::testing::definition;
     use crate::ids::RunId;
-    use crate::time::Timestamp;
 
     const QUIET: Circumstances = Circumstances {
         progressed: false,
         asked_to_yield: false,
         may_rerun: false,
+        run_left: None,
     };
 
     fn task(failures: u32, idle_yields: u32) -> Task {
@@ -286,5 +323,46 @@ mod tests {
             );
         }
         assert_eq!(wait(0, Some(300_000)), Duration::from_secs(300));
+    }
+
+    #[test]
+    fn a_run_goes_on_only_within_its_own_time() {
+        let mut job = job(99);
+        job.run_timeout = Some(Duration::from_secs(60));
+        job.retry.backoff = Duration::from_secs(10);
+        let after = |outcome: &Outcome, left| {
+            let met = Circumstances {
+                run_left: Some(Duration::from_secs(left)),
+                ..QUIET
+            };
+            show(&finish(&job, &task(0, 0), outcome, met))
+        };
+        let lost = Outcome::Lost {
+            reason: "drained".into(),
+        };
+        for (outcome, left, expected) in [
+            (failed(true, None), 11, "Retry 1 0"),
+            (failed(true, None), 7, "timedout"),
+            (failed(true, Some(30_000)), 29, "timedout"),
+            (failed(false, None), 7, "failed"),
+            (Outcome::Yielded, 0, "timedout"),
+            (lost.clone(), 0, "timedout"),
+            (lost, 2, "Resume 0 0"),
+        ] {
+            assert_eq!(after(&outcome, left), expected, "{outcome:?} {left}");
+        }
+    }
+
+    #[test]
+    fn a_runs_time_counts_from_its_first_claim() {
+        let mut job = job(1);
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        assert_eq!(run_left(&job, Some(at(0)), at(5)), None);
+        job.run_timeout = Some(Duration::from_secs(60));
+        assert_eq!(run_left(&job, None, at(5)), None, "it has not begun");
+        let left = |now| run_left(&job, Some(at(10)), at(now)).expect("a limit");
+        assert_eq!(left(10), Duration::from_secs(60));
+        assert_eq!(left(69), Duration::from_secs(1));
+        assert_eq!(left(500), Duration::ZERO);
     }
 }

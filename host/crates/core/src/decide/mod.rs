@@ -5,10 +5,13 @@
 //! function says that it counts a pod's own monotonic time.
 
 pub mod agenda;
+pub mod backfill;
 pub mod claim;
 pub mod definition;
 pub mod due;
 pub mod elect;
 pub mod finish;
 pub mod publish;
+pub mod quarantine;
 pub mod recover;
+pub mod wait;

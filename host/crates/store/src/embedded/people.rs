@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 use wasmcron_core::ids::{JobName, PodAddress, RunId};
 use wasmcron_core::run::{Checkpoint, RunRecord};
-use wasmcron_core::view::{DelayedEntry, Gap, LockHolder, RunningEntry, ScheduledEntry};
+use wasmcron_core::time::Timestamp;
+use wasmcron_core::view::{DelayedEntry, Gap, Hold, LockHolder, RunningEntry, ScheduledEntry};
 
 use super::EmbeddedStore;
 use super::engine::Engine;
 use super::verbs::Call;
 use crate::error::Result;
-use crate::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage};
+use crate::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage, Rewound};
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
 use crate::recovery::{Losing, Loss, Page, Recovery, Register, Republished, Seen};
@@ -82,6 +83,22 @@ impl<E: Engine> Recovery for EmbeddedStore<E> {
         self.engine
             .write("lose", move |tx| {
                 Call::begin(tx, options)?.lose(&term, &run, seen, loss)
+            })
+            .await
+    }
+
+    async fn began(&self, runs: &[RunId]) -> Result<Vec<Option<Timestamp>>> {
+        let (options, runs) = (self.options, runs.to_vec());
+        self.engine
+            .read("began", move |tx| Call::look(tx, options).began(&runs))
+            .await
+    }
+
+    async fn give_up(&self, term: &TermRef, run: &RunId, loss: &Loss) -> Result<Losing> {
+        let (options, term, run, loss) = (self.options, term.clone(), run.clone(), loss.clone());
+        self.engine
+            .write("give_up", move |tx| {
+                Call::begin(tx, options)?.give_up(&term, &run, loss)
             })
             .await
     }
@@ -159,6 +176,33 @@ impl<E: Engine> Inspect for EmbeddedStore<E> {
         self.engine
             .read("checkpoint", move |tx| {
                 Call::look(tx, options).checkpoint(&run)
+            })
+            .await
+    }
+
+    async fn checkpoints(&self, run: &RunId) -> Result<Vec<Checkpoint>> {
+        let (options, run) = (self.options, run.clone());
+        self.engine
+            .read("checkpoints", move |tx| {
+                Call::look(tx, options).checkpoints(&run)
+            })
+            .await
+    }
+
+    async fn rewind_checkpoint(&self, run: &RunId, seq: u64, by: &str) -> Result<Rewound> {
+        let (options, run, by) = (self.options, run.clone(), by.to_owned());
+        self.engine
+            .write("rewind_checkpoint", move |tx| {
+                Call::begin(tx, options)?.rewind_checkpoint(&run, seq, by)
+            })
+            .await
+    }
+
+    async fn quarantined(&self) -> Result<Vec<(JobName, Hold)>> {
+        let options = self.options;
+        self.engine
+            .read("quarantined", move |tx| {
+                Call::look(tx, options).quarantined()
             })
             .await
     }

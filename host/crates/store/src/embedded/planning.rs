@@ -16,10 +16,10 @@ use super::verbs::Call;
 use crate::error::Result;
 use crate::leadership::{Campaign, Leadership, Renewal, TermRef};
 use crate::page::PageCursor;
-use crate::pods::{Forgotten, Pods, Standing};
+use crate::pods::{Draining, Forgotten, Pods, Standing};
 use crate::schedule::{
-    Changes, Decision, DueDelayed, Opened, Operated, PAGE_MAX, PUBLISH_MAX, PromoteAnswer, PublishAnswer,
-    Schedules, Submission, Submitted, ViewPage, ViewVersion,
+    Changes, Decision, DueDelayed, Opened, Operated, PAGE_MAX, PUBLISH_MAX, PromoteAnswer,
+    PublishAnswer, Schedules, Submission, Submitted, ViewPage, ViewVersion,
 };
 
 #[async_trait]
@@ -97,6 +97,13 @@ impl<E: Engine> Pods for EmbeddedStore<E> {
         let (options, me) = (self.options, me.clone());
         self.engine
             .write("leave", move |tx| Call::begin(tx, options)?.leave(&me))
+            .await
+    }
+
+    async fn drain(&self, pod: &PodAddress, by: &str) -> Result<Draining> {
+        let (options, pod, by) = (self.options, pod.clone(), by.to_owned());
+        self.engine
+            .write("drain", move |tx| Call::begin(tx, options)?.drain(&pod, by))
             .await
     }
 

@@ -1,7 +1,7 @@
 //! Connections: one shared and multiplexed for calls, one for each blocking consumer, one for wake-ups.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSub};
@@ -10,10 +10,12 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, Pipeline,
     ProtocolVersion, RedisError, RedisResult, TlsCertificates, Value,
 };
+use tokio::time::Instant;
 
 use super::RedisStore;
 use super::errors;
 use super::keys::{DEFAULT_NAMESPACE, Keys};
+use super::place::{LOOK_AGAIN, Locator, Node, redirection};
 use super::script::Scripts;
 use crate::error::{Result, StoreError};
 use crate::runs::Retention;
@@ -21,7 +23,8 @@ use crate::runs::Retention;
 /// How to reach the server, and what the store keeps there.
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// `redis://` or, with TLS, `rediss://`, with user, password and database number as needed.
+    /// `redis://` or, with TLS, `rediss://`, with user, password and database number as needed; or
+    /// `redis+sentinel://host,host/name` or `redis+cluster://host,host`, likewise with TLS.
     pub url: String,
     /// What all keys begin with, in braces.
     pub namespace: String,
@@ -70,14 +73,40 @@ impl fmt::Debug for RedisOptions {
     }
 }
 
-/// The shared connection. It reconnects by itself.
+/// The shared connection. It reconnects by itself, and follows the primary where somebody says which
+/// server that is.
 #[derive(Clone)]
 pub(super) struct Connection {
-    client: Client,
-    manager: ConnectionManager,
-    connect_timeout: Duration,
+    shared: Arc<Shared>,
     pub(super) response_timeout: Duration,
 }
+
+struct Shared {
+    options: RedisOptions,
+    locator: Locator,
+    target: RwLock<Arc<Target>>,
+    /// When nobody answered, the last time.
+    refused: Mutex<Option<Instant>>,
+    /// When the primary was looked for, the last time. Held by who looks.
+    looked: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// One server, and the way to it.
+struct Target {
+    node: Node,
+    client: Client,
+    manager: ConnectionManager,
+}
+
+/// What is sent.
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    One(&'a Cmd),
+    Several(&'a Pipeline),
+}
+
+/// After nobody answered, calls fail at once for so long instead of knocking again.
+const KNOCK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Worth one repeat at once: the connection was gone before or while the request was under way, and
 /// the next one is new. All verbs answer a repeat alike.
@@ -85,54 +114,189 @@ fn is_dropped(error: &RedisError) -> bool {
     (error.is_io_error() || error.is_connection_dropped()) && !error.is_timeout()
 }
 
+impl Target {
+    async fn open(node: Node, locator: &Locator, options: &RedisOptions) -> Result<Target> {
+        let client = client(&locator.url(&node), options)?;
+        // No retries: a caller who waits for a reconnection knows less than one who is told.
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(0)
+            .set_connection_timeout(Some(options.connect_timeout))
+            .set_response_timeout(Some(options.response_timeout))
+            .set_pipeline_buffer_size(1_024);
+        let limit = options.connect_timeout + options.response_timeout;
+        let connecting = ConnectionManager::new_with_config(client.clone(), config);
+        let manager = match tokio::time::timeout(limit, connecting).await {
+            Ok(manager) => manager.map_err(|error| errors::map("connect", &error))?,
+            Err(_) => return Err(errors::timed_out("connect")),
+        };
+        Ok(Target {
+            node,
+            client,
+            manager,
+        })
+    }
+}
+
 impl Connection {
+    async fn open(options: &RedisOptions) -> Result<Connection> {
+        let locator = Locator::new(options)?;
+        let node = locator.primary(options, false).await?;
+        let target = Target::open(node, &locator, options).await?;
+        Ok(Connection {
+            response_timeout: options.response_timeout,
+            shared: Arc::new(Shared {
+                options: options.clone(),
+                locator,
+                target: RwLock::new(Arc::new(target)),
+                refused: Mutex::new(None),
+                looked: tokio::sync::Mutex::new(None),
+            }),
+        })
+    }
+
+    fn target(&self) -> Arc<Target> {
+        self.shared
+            .target
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// Sends one command.
     pub(super) async fn send(&self, cmd: &Cmd) -> RedisResult<Value> {
-        let mut manager = self.manager.clone();
-        match manager.send_packed_command(cmd).await {
-            Err(error) if is_dropped(&error) => manager.send_packed_command(cmd).await,
-            answer => answer,
-        }
-        // An error in an answer arrives as a value here.
-        .and_then(Value::extract_error)
+        self.follow(Request::One(cmd)).await
     }
 
     /// Sends several commands in one round trip; fails if one of them does.
     pub(super) async fn send_all(&self, pipe: &Pipeline) -> RedisResult<Vec<Value>> {
-        let mut manager = self.manager.clone();
-        match pipe.query_async(&mut manager).await {
-            Err(error) if is_dropped(&error) => pipe.query_async(&mut manager).await,
-            answer => answer,
+        match self.follow(Request::Several(pipe)).await? {
+            Value::Array(values) => Ok(values),
+            other => Ok(vec![other]),
+        }
+    }
+
+    async fn once(&self, request: Request<'_>) -> RedisResult<Value> {
+        let mut manager = self.target().manager.clone();
+        match request {
+            // An error in an answer arrives as a value here.
+            Request::One(cmd) => manager
+                .send_packed_command(cmd)
+                .await
+                .and_then(Value::extract_error),
+            Request::Several(pipe) => pipe.query_async(&mut manager).await.map(Value::Array),
+        }
+    }
+
+    /// Sends a request, once more if its connection was gone or the primary is elsewhere by now.
+    async fn follow(&self, request: Request<'_>) -> RedisResult<Value> {
+        if self.refused_lately() {
+            let text = "it did not answer a moment ago";
+            return Err(std::io::Error::new(std::io::ErrorKind::NotConnected, text).into());
+        }
+        let mut answer = self.once(request).await;
+        if matches!(&answer, Err(error) if is_dropped(error)) {
+            answer = self.once(request).await;
+        }
+        if let Err(error) = &answer
+            && self.relocate(error).await
+        {
+            answer = self.once(request).await;
+        }
+        if matches!(&answer, Err(error) if is_dropped(error)) {
+            *self.refused() = Some(Instant::now());
+        }
+        answer
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.shared
+            .refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused_lately(&self) -> bool {
+        self.refused().is_some_and(|at| at.elapsed() < KNOCK_AGAIN)
+    }
+
+    /// Looks for the primary after an error that may mean that another server is it now. True if
+    /// another one is, and the request is worth a repeat.
+    pub(super) async fn relocate(&self, error: &RedisError) -> bool {
+        let (shared, before) = (&*self.shared, self.target());
+        if !shared.locator.follows(error) {
+            return false;
+        }
+        let mut looked = shared.looked.lock().await;
+        if !Arc::ptr_eq(&before, &self.target()) {
+            return true; // somebody else found it while we waited
+        }
+        let told = redirection(error, &before.node);
+        if told.is_none() && looked.is_some_and(|at| at.elapsed() < LOOK_AGAIN) {
+            return false;
+        }
+        *looked = Some(Instant::now());
+        let node = match told {
+            Some(node) => {
+                shared.locator.heard_of(vec![node.clone()]);
+                node
+            }
+            None => match shared.locator.primary(&shared.options, true).await {
+                Ok(node) => node,
+                Err(error) => {
+                    tracing::debug!(%error, "the primary was not found");
+                    return false;
+                }
+            },
+        };
+        if node == before.node {
+            return false;
+        }
+        match Target::open(node, &shared.locator, &shared.options).await {
+            Ok(target) => {
+                tracing::info!(from = %before.node, to = %target.node, "store.moved");
+                let mut place = shared
+                    .target
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner);
+                *place = Arc::new(target);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the new primary does not answer");
+                false
+            }
         }
     }
 
     /// A connection for commands that block; the caller limits its waits.
     pub(super) async fn dedicated(&self) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
+            .set_connection_timeout(Some(self.shared.options.connect_timeout))
             .set_response_timeout(None);
-        self.client
+        self.target()
+            .client
             .get_multiplexed_async_connection_with_config(&config)
             .await
     }
 
     /// A connection for wake-ups.
     pub(super) async fn subscription(&self, channel: &str) -> Result<PubSub> {
+        let limit = self.shared.options.connect_timeout + self.response_timeout;
         let connect = async {
-            let mut pubsub = self.client.get_async_pubsub().await?;
+            let mut pubsub = self.target().client.get_async_pubsub().await?;
             pubsub.subscribe(channel).await?;
             Ok(pubsub)
         };
-        match tokio::time::timeout(self.connect_timeout + self.response_timeout, connect).await {
+        match tokio::time::timeout(limit, connect).await {
             Ok(answer) => answer.map_err(|error: RedisError| errors::map("listen", &error)),
             Err(_) => Err(errors::timed_out("listen")),
         }
     }
 }
 
-fn client(options: &RedisOptions) -> Result<Client> {
+pub(super) fn client(url: &str, options: &RedisOptions) -> Result<Client> {
     let refuse = |error: &RedisError| errors::map("connect", error);
-    let info: ConnectionInfo = options.url.as_str().into_connection_info().map_err(|error| {
+    let info: ConnectionInfo = url.into_connection_info().map_err(|error| {
         // The text of this error does not repeat the URL.
         StoreError::Refused {
             verb: "connect",
@@ -146,7 +310,7 @@ fn client(options: &RedisOptions) -> Result<Client> {
     let info = info
         .set_tcp_settings(TcpSettings::default().set_nodelay(true))
         .set_redis_settings(settings);
-    if !options.url.starts_with("rediss") {
+    if !url.starts_with("rediss") {
         return Client::open(info).map_err(|error| refuse(&error));
     }
     // The process may have chosen a provider already; then that one serves.
@@ -167,25 +331,7 @@ impl RedisStore {
     /// `Unavailable` if the server cannot be reached or is not ready.
     pub async fn connect(options: RedisOptions) -> Result<RedisStore> {
         let keys = Keys::new(&options.namespace)?;
-        let client = client(&options)?;
-        // No retries: a caller who waits for a reconnection knows less than one who is told.
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(0)
-            .set_connection_timeout(Some(options.connect_timeout))
-            .set_response_timeout(Some(options.response_timeout))
-            .set_pipeline_buffer_size(1_024);
-        let limit = options.connect_timeout + options.response_timeout;
-        let connecting = ConnectionManager::new_with_config(client.clone(), config);
-        let manager = match tokio::time::timeout(limit, connecting).await {
-            Ok(manager) => manager.map_err(|error| errors::map("connect", &error))?,
-            Err(_) => return Err(errors::timed_out("connect")),
-        };
-        let connection = Connection {
-            client,
-            manager,
-            connect_timeout: options.connect_timeout,
-            response_timeout: options.response_timeout,
-        };
+        let connection = Connection::open(&options).await?;
         let scripts = Arc::new(Scripts::new(options.execution_log_max));
         let store = RedisStore {
             connection,

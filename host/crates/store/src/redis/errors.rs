@@ -66,6 +66,10 @@ pub(super) fn map(verb: &'static str, error: &RedisError) -> StoreError {
     if says("OOM") {
         return StoreError::Full { verb, message };
     }
+    // A certificate that nobody vouches for does not become a better one.
+    if error.is_io_error() && message.contains("certificate") {
+        return StoreError::Refused { verb, message };
+    }
     if NOT_NOW.contains(&code) || error.is_io_error() || error.is_connection_dropped() {
         return StoreError::Unavailable { verb, message };
     }

@@ -7,7 +7,7 @@ use redis::Value;
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::run::{AttemptRecord, Checkpoint, RunRecord, RunState};
 use wasmcron_core::time::Timestamp;
-use wasmcron_core::view::{DelayedEntry, Gap};
+use wasmcron_core::view::{DelayedEntry, Gap, Hold};
 
 use super::RedisStore;
 use super::codec::{
@@ -17,8 +17,9 @@ use super::codec::{
 use super::errors::broken;
 use super::recovery::current_recoveries;
 use super::script::{Call, Verb};
+use super::views::stop_of;
 use crate::error::Result;
-use crate::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage};
+use crate::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage, Rewound};
 use crate::schedule::PAGE_MAX;
 
 /// What the registers say of a run.
@@ -337,6 +338,50 @@ impl Inspect for RedisStore {
         checkpoint_of(&seq, &what, answer.take(2)?)
             .map(Some)
             .map_err(bad)
+    }
+
+    async fn checkpoints(&self, run: &RunId) -> Result<Vec<Checkpoint>> {
+        let keys = vec![self.keys.checkpoint(run)];
+        let mut answer = self.call(Call::new(Verb::Checkpoints, keys)).await?;
+        let mut kept = Vec::new();
+        for at in (0..answer.len()).step_by(3) {
+            let (seq, what) = (answer.text(at)?.to_owned(), answer.text(at + 1)?.to_owned());
+            let bad = corrupt(self.keys.checkpoint(run), "a checkpoint");
+            kept.push(checkpoint_of(&seq, &what, answer.take(at + 2)?).map_err(bad)?);
+        }
+        Ok(kept)
+    }
+
+    async fn rewind_checkpoint(&self, run: &RunId, seq: u64, by: &str) -> Result<Rewound> {
+        let keys = vec![
+            self.keys.running(),
+            self.keys.checkpoint(run),
+            self.keys.execution_log(),
+        ];
+        let call = Call::new(Verb::RewindCheckpoint, keys)
+            .arg(run.job().as_str())
+            .arg(run.as_str())
+            .arg(seq)
+            .arg(bar_free(by));
+        let answer = self.call(call).await?;
+        match answer.word()? {
+            "rewound" => Ok(Rewound::Rewound),
+            "none" => Ok(Rewound::None),
+            "running" => Ok(Rewound::Running),
+            other => Err(answer.strange(other)),
+        }
+    }
+
+    async fn quarantined(&self) -> Result<Vec<(JobName, Hold)>> {
+        let mut cmd = redis::cmd("HGETALL");
+        cmd.arg(self.keys.quarantined());
+        let entries = pairs(&self.command("quarantined", &cmd).await?);
+        let mut held: Vec<(JobName, Hold)> = entries
+            .iter()
+            .filter_map(|(job, hold)| Some((job.parse().ok()?, stop_of(Some(hold))?)))
+            .collect();
+        held.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(held)
     }
 
     async fn clear_checkpoint(&self, run: &RunId, by: &str) -> Result<Cleared> {

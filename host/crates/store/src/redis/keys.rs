@@ -10,7 +10,7 @@
 //! | `leader:term` | hash | `term`, `holder` (`address\|session`), `since`, `ttl`, `resigned`; never expires |
 //! | `subscribers` | zset | pod address by last heartbeat, store's clock in ms |
 //! | `pods` | set | every address that registered and was not forgotten |
-//! | `pod:<address>` | hash, PX | `session`, `started`, `report` and its `digest`, `load`, `draining`, `left` |
+//! | `pod:<address>` | hash, PX | `session`, `started`, `report` and its `digest`, `load`, `draining`, `left`, `leave` (who asks it to) |
 //! | `tasks:<address>` | list | `run\|delivery` for that pod |
 //! | `claiming:<address>` | list | taken from the queue, not claimed yet |
 //! | `scheduled_tasks` | hash | run → `delivery\|pod\|session\|published_at\|task`: the authority on queue entries |
@@ -29,7 +29,7 @@
 //! | `gaps:<job>` | zset | gap as JSON, by its end; the latest thousand of 90 days |
 //! | `waiting` | hash | job → why its due firing waits, as JSON |
 //! | `paused`, `quarantined` | hash | job → `at\|who and why as JSON` |
-//! | `run:<run>` | hash, PX once ended | `task`, `created_at`, `state` (only once ended), `ended_at`, `why`, `a<n>` and `e<n>` (begin and end of attempt n), `closed`, `recoveries`, `recovered_since`, `progress`, `logged` |
+//! | `run:<run>` | hash, PX once ended | `task`, `created_at`, `state` (only once ended), `ended_at`, `why`, `began` (first claim), `a<n>` and `e<n>` (begin and end of attempt n), `closed`, `recoveries`, `recovered_since`, `progress`, `logged` |
 //! | `runs:<job>` | zset | the job's latest runs by time of creation |
 //! | `execution_log` | stream | every transition |
 //! | `stats:<job>` | hash | runs by end state, `successes`, `successes_ms`, `previous` (nominal time of the latest success) |

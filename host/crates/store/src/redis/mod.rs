@@ -14,6 +14,7 @@ mod info;
 mod inspect;
 pub mod keys;
 mod leadership;
+mod place;
 mod pods;
 mod queue;
 mod recovery;

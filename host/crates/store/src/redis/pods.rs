@@ -11,13 +11,13 @@ use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{Pod, PodLoad, PodReport};
 
 use super::RedisStore;
-use super::codec::{Answer, bar_free, pairs, text, texts};
+use super::codec::{Answer, bar_free, pairs, text, text_of, texts};
 use super::errors::broken;
 use super::reports::Version;
 use super::script::{Call, Verb, px};
 use crate::error::Result;
 use crate::leadership::TermRef;
-use crate::pods::{Forgotten, Pods, Standing};
+use crate::pods::{Draining, Forgotten, Pods, Standing};
 use crate::recovery::Recovery as _;
 
 /// How long what a pod said is kept before its first heartbeat.
@@ -44,6 +44,10 @@ fn standing(answer: &Answer) -> Result<Standing> {
     match answer.word()? {
         "current" => Ok(Standing::Current {
             now: answer.time(1)?,
+        }),
+        "asked-to-leave" => Ok(Standing::AskedToLeave {
+            now: answer.time(1)?,
+            by: text_of(answer.text(2)?),
         }),
         "superseded" => Ok(Standing::Superseded),
         "unknown" => Ok(Standing::Unknown),
@@ -115,7 +119,7 @@ struct Said {
 }
 
 /// The fields of [`Said`], in the order in which [`said_of`] reads them.
-const SAID: [&str; 4] = ["session", "digest", "load", "left"];
+const SAID: [&str; 5] = ["session", "digest", "load", "left", "leave"];
 
 fn said_of(fields: &Value) -> Said {
     let fields = texts(fields);
@@ -123,7 +127,7 @@ fn said_of(fields: &Value) -> Said {
     let mut load: PodLoad = field(2)
         .and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default();
-    load.draining |= field(3).is_some();
+    load.draining |= field(3).is_some() || field(4).is_some();
     Said {
         session: field(0).and_then(|session| session.parse().ok()),
         version: Version::of(field(0), field(1)),
@@ -189,6 +193,20 @@ impl Pods for RedisStore {
             self.keys.control(),
         ];
         standing(&self.call(Call::new(Verb::Leave, keys).pod(me)).await?)
+    }
+
+    async fn drain(&self, pod: &PodAddress, by: &str) -> Result<Draining> {
+        let keys = vec![self.keys.pod(pod), self.keys.execution_log()];
+        let call = Call::new(Verb::Drain, keys)
+            .arg(pod.as_str())
+            .arg(bar_free(by));
+        let answer = self.call(call).await?;
+        match answer.word()? {
+            "asked" => Ok(Draining::Asked),
+            "leaving" => Ok(Draining::Leaving),
+            "unknown" => Ok(Draining::Unknown),
+            other => Err(answer.strange(other)),
+        }
     }
 
     async fn forget(

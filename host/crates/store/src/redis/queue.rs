@@ -98,24 +98,28 @@ impl RedisConsumer {
 impl Consumer for RedisConsumer {
     async fn take(&mut self, wait: Duration, max: usize) -> Result<Vec<Taken>> {
         const VERB: &str = "take";
-        // Out of `self` while it is in use: a take that is dropped half-way leaves no connection
-        // behind on which an answer to nobody would come.
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self
-                .store
-                .connection
-                .dedicated()
-                .await
-                .map_err(|error| errors::map(VERB, &error))?,
-        };
         let max = max.clamp(1, TAKE_MAX);
         let limit = wait + READ_MARGIN;
-        let entries =
-            match tokio::time::timeout(limit, self.entries(&mut connection, wait, max)).await {
-                Ok(entries) => entries.map_err(|error| errors::map(VERB, &error))?,
-                Err(_) => return Err(errors::timed_out(VERB)),
+        // Out of `self` while it is in use: a take that is dropped half-way leaves no connection
+        // behind on which an answer to nobody would come.
+        let shared = self.store.connection.clone();
+        let taking = async {
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => shared.dedicated().await?,
             };
+            let entries = self.entries(&mut connection, wait, max).await?;
+            Ok((connection, entries))
+        };
+        let (connection, entries) = match tokio::time::timeout(limit, taking).await {
+            Ok(Ok(taken)) => taken,
+            Ok(Err(error)) => {
+                // The next connection goes to the primary, if that is another server by now.
+                shared.relocate(&error).await;
+                return Err(errors::map(VERB, &error));
+            }
+            Err(_) => return Err(errors::timed_out(VERB)),
+        };
         self.connection = Some(connection);
         self.more = entries.len() >= max;
         self.store.readable(&self.me, entries).await
@@ -216,6 +220,7 @@ impl Queue for RedisStore {
         let task = codec::task_of(run.as_str(), answer.text(3)?, Some(queue))
             .map_err(corrupt(format!("{} {run}", self.keys.running()), "a task"))?;
         let previous: Option<i64> = answer.text(4)?.parse().ok();
+        let began_at = answer.time(8)?;
         let (seq, what) = (answer.text(5)?.to_owned(), answer.text(6)?.to_owned());
         let checkpoint = if seq.is_empty() {
             None
@@ -227,6 +232,7 @@ impl Queue for RedisStore {
             task,
             fence: Fence(answer.number(1)?),
             claimed_at: answer.time(2)?,
+            began_at,
             checkpoint,
             previous_success: previous.map(Timestamp::from_millis),
         })))

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use wasmcron_core::ids::{JobName, PodAddress, RunId};
 use wasmcron_core::run::{Outcome, RunState};
+use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{LockHolder, RunningEntry, ScheduledEntry};
 
 use super::RedisStore;
@@ -158,7 +159,7 @@ impl Recovery for RedisStore {
             _ => Outcome::Lost { reason },
         };
         let hold = if loss.quarantine {
-            hold_text(PLATFORM, &loss.reason)
+            hold_text(PLATFORM, &loss.reason, loss.digest.as_ref())
         } else {
             String::new()
         };
@@ -178,6 +179,43 @@ impl Recovery for RedisStore {
             "lost" => Ok(Losing::Lost),
             "changed" => Ok(Losing::Changed),
             "alive" => Ok(Losing::Alive),
+            "not-leader" => Ok(Losing::NotLeader),
+            other => Err(answer.strange(other)),
+        }
+    }
+
+    async fn began(&self, runs: &[RunId]) -> Result<Vec<Option<Timestamp>>> {
+        if runs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for run in runs {
+            pipe.cmd("HGET").arg(self.keys.record(run)).arg("began");
+        }
+        let answers = self.pipeline("began", &pipe).await?;
+        let time = |value: &redis::Value| codec::text(value)?.parse().ok();
+        Ok(answers
+            .iter()
+            .map(|value| time(value).map(Timestamp::from_millis))
+            .collect())
+    }
+
+    async fn give_up(&self, term: &TermRef, run: &RunId, loss: &Loss) -> Result<Losing> {
+        let event = match loss.state {
+            RunState::Skipped => "firing.missed",
+            _ => "run.finished",
+        };
+        let call = self
+            .leader_call(Verb::GiveUp, term, &run.job(), run)
+            .arg(loss.state.as_str())
+            .arg(bar_free(&loss.reason))
+            .arg(event)
+            .arg(px(loss.retention.age))
+            .arg(loss.retention.runs.max(1));
+        let answer = self.call(call).await?;
+        match answer.word()? {
+            "lost" => Ok(Losing::Lost),
+            "changed" => Ok(Losing::Changed),
             "not-leader" => Ok(Losing::NotLeader),
             other => Err(answer.strange(other)),
         }

@@ -81,6 +81,35 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    /// Nominal times of the stored definition that a change from `since` on leaves without an answer,
+    /// and why they had none before.
+    async fn unanswered(
+        &self,
+        job: &JobName,
+        was: Option<&DefinitionHash>,
+        since: Timestamp,
+    ) -> Result<(u64, &'static str)> {
+        const CHANGED: &str = "schedule changed";
+        let Some(view) = (match was {
+            Some(_) => self.job(job).await?,
+            None => None,
+        }) else {
+            return Ok((0, CHANGED));
+        };
+        let why = if !view.stored.definition.enabled {
+            "disabled"
+        } else if view.paused.is_some() {
+            "paused"
+        } else if view.quarantined.is_some() {
+            "quarantined"
+        } else {
+            CHANGED
+        };
+        Ok((count_between(&view.stored, view.cursor, since), why))
+    }
+}
+
 #[async_trait]
 impl Schedules for RedisStore {
     async fn view(&self, cursor: Option<PageCursor>) -> Result<ViewPage> {
@@ -140,6 +169,8 @@ impl Schedules for RedisStore {
             .arg(stored.hash.as_str())
             .arg(stored.since)
             .arg(serde_json::to_string(stored).map_err(|error| broken("open", error.to_string()))?);
+        let (count, why) = self.unanswered(job, was, stored.since).await?;
+        let call = call.arg(count).arg(bar_free(why));
         let answer = self.call(call).await?;
         match answer.word()? {
             "opened" => Ok(Opened::Opened {
@@ -259,7 +290,7 @@ impl Schedules for RedisStore {
         ];
         let call = Call::new(Verb::Pause, keys)
             .arg(job.as_str())
-            .arg(hold_text(by, why))
+            .arg(hold_text(by, why, None))
             .arg(bar_free(by));
         self.operate(call).await
     }

@@ -70,6 +70,7 @@ verbs! {
     Report: "report" [],
     Heartbeat: "heartbeat" [],
     Leave: "leave" [],
+    Drain: "drain" [],
     Forget: "forget" [Leading],
     Changes: "changes" [],
     Open: "open" [Leading, Changes],
@@ -100,9 +101,12 @@ verbs! {
     Locks: "locks" [],
     Republish: "republish" [Leading, Entries, Run, Ending, Attempts],
     Lose: "lose" [Leading, Entries, Run, Ending, Attempts, Changes],
+    GiveUp: "give_up" [Leading, Entries, Run, Ending],
     Bury: "bury" [Leading, Entries, Run, Ending],
     Checkpoint: "checkpoint" [Checkpoint],
+    Checkpoints: "checkpoints" [],
     ClearCheckpoint: "clear_checkpoint" [],
+    RewindCheckpoint: "rewind_checkpoint" [],
 }
 
 struct Script {

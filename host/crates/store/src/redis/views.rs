@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::Value;
-use wasmcron_core::ids::JobName;
+use wasmcron_core::ids::{Digest, JobName};
 use wasmcron_core::job::StoredDefinition;
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{Hold, JobView, Successes};
@@ -34,6 +34,8 @@ fn hold_of(text: &str) -> Decoded<Hold> {
     struct Said {
         by: String,
         why: String,
+        #[serde(default)]
+        digest: Option<Digest>,
     }
     let (at, json) = text.split_once('|').ok_or("no time")?;
     let said: Said = serde_json::from_str(json).map_err(|error| error.to_string())?;
@@ -42,12 +44,17 @@ fn hold_of(text: &str) -> Decoded<Hold> {
         by: said.by,
         at: Timestamp::from_millis(at),
         why: said.why,
+        digest: said.digest,
     })
 }
 
-/// Writes who and why of a hold; the script adds when.
-pub(super) fn hold_text(by: &str, why: &str) -> String {
-    bar_free(&serde_json::json!({ "by": by, "why": why }))
+/// Writes who and why of a hold, and the plugin version that caused it; the script adds when.
+pub(super) fn hold_text(by: &str, why: &str, digest: Option<&Digest>) -> String {
+    let mut said = serde_json::json!({ "by": by, "why": why });
+    if let (Some(digest), Some(said)) = (digest, said.as_object_mut()) {
+        said.insert("digest".into(), digest.as_str().into());
+    }
+    bar_free(&said)
 }
 
 pub(super) fn stored_of(text: &str) -> Decoded<StoredDefinition> {
@@ -56,11 +63,12 @@ pub(super) fn stored_of(text: &str) -> Decoded<StoredDefinition> {
 }
 
 /// A stop whose reason does not decode still stops.
-fn stop_of(text: Option<&str>) -> Option<Hold> {
+pub(super) fn stop_of(text: Option<&str>) -> Option<Hold> {
     let unknown = |text: &str| Hold {
         by: "?".into(),
         at: Timestamp::EPOCH,
         why: text.to_owned(),
+        digest: None,
     };
     text.map(|text| hold_of(text).unwrap_or_else(|_| unknown(text)))
 }

@@ -50,6 +50,9 @@ pub struct Said {
     pub draining: bool,
     /// It left.
     pub left: bool,
+    /// Who asks it to leave.
+    #[serde(default)]
+    pub leave: Option<String>,
     /// When this is forgotten.
     pub expires_at: Timestamp,
 }

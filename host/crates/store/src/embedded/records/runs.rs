@@ -19,6 +19,9 @@ pub struct RunRow {
     pub base: Option<BaseRef>,
     /// When it was made.
     pub created_at: Option<Timestamp>,
+    /// When its first attempt was claimed.
+    #[serde(default)]
+    pub began: Option<Timestamp>,
     /// How it ended; none before.
     pub state: Option<RunState>,
     /// When it ended.

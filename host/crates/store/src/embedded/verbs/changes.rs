@@ -7,7 +7,7 @@ use wasmcron_core::view::JobView;
 
 use super::Call;
 use crate::embedded::engine::{Key, Range, Tx};
-use crate::embedded::records::{Change, ChangeOf, ChangeList};
+use crate::embedded::records::{Change, ChangeList, ChangeOf};
 use crate::error::{Result, StoreError};
 use crate::schedule::{CHANGES_KEPT, Changes, PAGE_MAX, ViewVersion};
 
@@ -31,7 +31,8 @@ impl<T: Tx> Call<'_, T> {
             }
             None => list.kept += 1,
         }
-        self.tx.put(place(number, job.as_str()), Change(job.clone()))?;
+        self.tx
+            .put(place(number, job.as_str()), Change(job.clone()))?;
         self.tx.put(key, ChangeOf(number))?;
         list.top = number;
         while list.kept > CHANGES_KEPT as u64 {
@@ -59,7 +60,9 @@ impl<T: Tx> Call<'_, T> {
         let mut range = Range::all("");
         range.from = Bound::Included((after.saturating_add(1), "".into()));
         let found = self.tx.scan::<Change>(&range, PAGE_MAX)?;
-        let last = found.last().and_then(|(key, _)| u64::try_from(key.order).ok());
+        let last = found
+            .last()
+            .and_then(|(key, _)| u64::try_from(key.order).ok());
         Ok(Changes::Jobs {
             version: ViewVersion(last.unwrap_or(since)),
             jobs: found

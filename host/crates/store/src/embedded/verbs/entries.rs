@@ -43,6 +43,11 @@ impl<T: Tx> Call<'_, T> {
         Ok(record.is_some_and(|record| record.state.is_some()))
     }
 
+    /// When a run's first attempt was claimed.
+    pub(super) fn began_at(&mut self, run_key: &Key) -> Result<Option<Timestamp>> {
+        Ok(self.record(run_key)?.and_then(|record| record.began))
+    }
+
     /// Changes a run's record, or makes it.
     pub(super) fn change_record(
         &mut self,

@@ -108,7 +108,10 @@ impl<T: Tx> Call<'_, T> {
     }
 
     fn count_success(&mut self, names: &Names, running: &Running) -> Result<()> {
-        let took = self.now.since(running.claimed_at).as_millis();
+        // A whole run: what it would take to run it again from nothing.
+        let began = self.began_at(&names.run_key)?;
+        let took = self.now.since(began.unwrap_or(running.claimed_at));
+        let took = took.as_millis();
         let nominal = running.task.base.nominal;
         self.change_stats(names, |stats| {
             stats.successes += 1;

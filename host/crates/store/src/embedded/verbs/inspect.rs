@@ -2,17 +2,20 @@
 
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::run::Checkpoint;
-use wasmcron_core::view::{DelayedEntry, Gap};
+use wasmcron_core::time::Timestamp;
+use wasmcron_core::view::{DelayedEntry, Gap, Hold};
 
 use super::base::corrupt;
+use super::queue::slot_key;
 use super::schedule::delayed_entry;
 use super::{Call, Names};
 use crate::embedded::engine::{Found, Key, Range, Tx};
 use crate::embedded::records::{
-    DeadLetter, Delayed, Fact, GapRecord, Line, LogEvent, RunRow, Running, Schedule, Scheduled,
+    CheckpointBytes, Checkpoints, DeadLetter, Delayed, Fact, GapRecord, Line, LogEvent,
+    Quarantined, RunRow, Running, Schedule, Scheduled,
 };
 use crate::error::{Result, StoreError};
-use crate::inspect::{Cleared, Counts, ExecutionEvent, LogPage};
+use crate::inspect::{Cleared, Counts, ExecutionEvent, LogPage, Rewound};
 use crate::schedule::PAGE_MAX;
 
 impl<T: Tx> Call<'_, T> {
@@ -100,6 +103,73 @@ impl<T: Tx> Call<'_, T> {
         }
     }
 
+    pub(in crate::embedded) fn checkpoints(&mut self, run: &RunId) -> Result<Vec<Checkpoint>> {
+        let names = Names::of(run);
+        if self.is_gone(&names)? {
+            return Ok(Vec::new());
+        }
+        let known = self.good::<Checkpoints>(&names.run_key)?;
+        let mut kept = known.map_or_else(Vec::new, |known| known.kept.clone());
+        kept.sort_by_key(|kept| std::cmp::Reverse(kept.seq));
+        let mut found = Vec::with_capacity(kept.len());
+        for one in kept {
+            found.extend(self.checkpoint_of(run, one)?);
+        }
+        Ok(found)
+    }
+
+    pub(in crate::embedded) fn rewind_checkpoint(
+        &mut self,
+        run: &RunId,
+        seq: u64,
+        by: String,
+    ) -> Result<Rewound> {
+        let names = Names::of(run);
+        if self.tx.contains::<Running>(&names.run_key)? {
+            return Ok(Rewound::Running);
+        }
+        let known = self.good::<Checkpoints>(&names.run_key)?;
+        let Some(known) = known.filter(|known| known.kept.iter().any(|kept| kept.seq == seq))
+        else {
+            return Ok(Rewound::None);
+        };
+        if self.is_gone(&names)? {
+            return Ok(Rewound::None);
+        }
+        let mut known = Checkpoints::clone(&known);
+        for later in known.kept.iter().filter(|kept| kept.seq > seq) {
+            self.tx
+                .remove::<CheckpointBytes>(&slot_key(run, later.seq))?;
+        }
+        known.kept.retain(|kept| kept.seq <= seq);
+        self.tx.put(names.run_key.clone(), known)?;
+        let facts = [("seq", seq.into()), ("by", by.into())];
+        self.log("checkpoint.rewound", Some(&names.job), Some(run), facts)?;
+        Ok(Rewound::Rewound)
+    }
+
+    pub(in crate::embedded) fn quarantined(&mut self) -> Result<Vec<(JobName, Hold)>> {
+        let mut held = Vec::new();
+        let mut range = Range::all("");
+        loop {
+            let page = self.tx.scan::<Quarantined>(&range, PAGE_MAX)?;
+            for (key, found) in &page {
+                let Ok(job) = key.name.parse() else { continue };
+                held.push((
+                    job,
+                    match found {
+                        Found::Good(hold) => hold.0.clone(),
+                        Found::Broken { text, .. } => unreadable_hold(text),
+                    },
+                ));
+            }
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE_MAX => range = range.after(0, &key.name),
+                _ => return Ok(held),
+            }
+        }
+    }
+
     pub(in crate::embedded) fn clear_checkpoint(
         &mut self,
         run: &RunId,
@@ -127,6 +197,16 @@ impl<T: Tx> Call<'_, T> {
             delayed: self.tx.count::<Delayed>(&all)?,
             dead_letters: self.tx.count::<DeadLetter>(&all)?,
         })
+    }
+}
+
+/// A stop whose reason does not decode still stops.
+fn unreadable_hold(text: &str) -> Hold {
+    Hold {
+        by: "?".into(),
+        at: Timestamp::EPOCH,
+        why: text.to_owned(),
+        digest: None,
     }
 }
 

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use wasmcron_core::ids::{JobName, RunKey};
+use wasmcron_core::task::Reason;
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{Gap, Hold};
 
+use super::entries::parked_name;
 use super::{Call, Names};
 use crate::control::Wake;
 use crate::embedded::engine::{Key, Tx};
 use crate::embedded::records::{
-    Cursor, Expiry, Idempotency, Paused, Quarantined, Schedule, TaskRow,
+    Active, Cursor, Expiry, Idempotency, Parked, Paused, Quarantined, Schedule, TaskRow,
 };
 use crate::error::Result;
 use crate::schedule::{IDEMPOTENCY_KEPT, Operated, Submission, Submitted, count_between};
@@ -52,7 +54,7 @@ impl<T: Tx> Call<'_, T> {
         }
         let task = TaskRow::from(task);
         self.make_record(&names, &task)?;
-        self.delay_run(&names, Some(self.now), ASKED_FOR, task)?;
+        self.begin_to_wait(&names, task)?;
         if let Some(key) = idempotency {
             let expires_at = self.now + IDEMPOTENCY_KEPT;
             let kept = Idempotency {
@@ -66,6 +68,27 @@ impl<T: Tx> Call<'_, T> {
         let facts = [("why", ASKED_FOR.into())];
         self.log("run.submitted", Some(&names.job), Some(&names.run), facts)?;
         Ok(Submitted::Accepted { run: names.run })
+    }
+
+    /// Makes a run due that was asked for. Backfilled ones go one by one: the first becomes the job's
+    /// active run, the others wait behind it in the order of their times.
+    fn begin_to_wait(&mut self, names: &Names, task: TaskRow) -> Result<()> {
+        if task.reason != Reason::Backfill {
+            return self.delay_run(names, Some(self.now), ASKED_FOR, task);
+        }
+        let Some(active) = self.active_of(&names.job_key)? else {
+            self.tx
+                .put(names.job_key.clone(), Active(names.run.clone()))?;
+            return self.delay_run(names, Some(self.now), ASKED_FOR, task);
+        };
+        let parked = Parked {
+            run: names.run.clone(),
+            skippable: false,
+        };
+        let at = task.base.nominal.as_millis();
+        let key = Key::new(names.job.as_str(), at, &parked_name(false, &names.run));
+        self.tx.put(key, parked)?;
+        self.delay_run(names, None, format!("waits for the end of {active}"), task)
     }
 
     pub(in crate::embedded) fn pause(
@@ -84,7 +107,13 @@ impl<T: Tx> Call<'_, T> {
         self.note_change(job)?;
         let at = self.now;
         let facts = [("by", by.clone().into())];
-        self.tx.put(key, Paused(Hold { by, at, why }))?;
+        let hold = Hold {
+            by,
+            at,
+            why,
+            digest: None,
+        };
+        self.tx.put(key, Paused(hold))?;
         self.log("job.paused", Some(job), None, facts)?;
         self.tx.wake(Wake::Jobs);
         Ok(Operated::Done)

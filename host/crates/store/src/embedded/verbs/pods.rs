@@ -15,7 +15,7 @@ use crate::embedded::engine::{Found, Key, Range, Tx};
 use crate::embedded::records::{Claiming, PodRecord, Queued, Report, Running, Said, Scheduled};
 use crate::error::Result;
 use crate::leadership::TermRef;
-use crate::pods::{Forgotten, Standing};
+use crate::pods::{Draining, Forgotten, Standing};
 use crate::schedule::PAGE_MAX;
 
 /// How long what a pod said is kept before its first heartbeat.
@@ -65,7 +65,9 @@ impl<T: Tx> Call<'_, T> {
             }
         }
         let version = self.put_report(&key, same.as_ref(), last, report)?;
-        let (load, draining) = same.map_or((None, false), |said| (said.load, said.draining));
+        let (load, draining, leave) = same.map_or((None, false, None), |said| {
+            (said.load, said.draining, said.leave)
+        });
         pod.said = Some(Said {
             session: me.session.clone(),
             started,
@@ -73,6 +75,7 @@ impl<T: Tx> Call<'_, T> {
             load,
             draining,
             left: false,
+            leave,
             expires_at: self.now + FIRST_KEPT,
         });
         self.tx.put(key, pod)?;
@@ -145,14 +148,42 @@ impl<T: Tx> Call<'_, T> {
         window: Duration,
     ) -> Result<Standing> {
         let now = self.now;
-        self.change_said(me, |pod, said| {
+        let mut leave = None;
+        let standing = self.change_said(me, |pod, said| {
             if !said.left {
                 pod.beat = Some(now);
             }
-            said.draining = load.draining;
+            said.draining = load.draining || said.leave.is_some();
             said.load = Some(load);
             said.expires_at = now + px(window.saturating_mul(WINDOWS_KEPT));
+            leave.clone_from(&said.leave);
+        })?;
+        Ok(match (standing, leave) {
+            (Standing::Current { now }, Some(by)) => Standing::AskedToLeave { now, by },
+            (standing, _) => standing,
         })
+    }
+
+    pub(in crate::embedded) fn drain(&mut self, pod: &PodAddress, by: String) -> Result<Draining> {
+        let key = Key::named(pod.as_str());
+        let Some(record) = self.good::<PodRecord>(&key)? else {
+            return Ok(Draining::Unknown);
+        };
+        let Some(said) = self.said(&record) else {
+            return Ok(Draining::Unknown);
+        };
+        if said.draining || said.left {
+            return Ok(Draining::Leaving);
+        }
+        let mut said = said.clone();
+        said.draining = true;
+        said.leave = Some(by.clone());
+        let mut record = PodRecord::clone(&record);
+        record.said = Some(said);
+        self.tx.put(key, record)?;
+        let facts = [("pod", pod.into()), ("by", by.into())];
+        self.log("pod.asked-to-leave", None, None, facts)?;
+        Ok(Draining::Asked)
     }
 
     pub(in crate::embedded) fn leave(&mut self, me: &PodRef) -> Result<Standing> {
@@ -286,7 +317,7 @@ impl<T: Tx> Call<'_, T> {
             }
         }
         let mut load = said.and_then(|said| said.load.clone()).unwrap_or_default();
-        load.draining |= said.is_some_and(|said| said.left);
+        load.draining |= said.is_some_and(|said| said.left || said.leave.is_some());
         let all = Range::all(address.as_str());
         let queued = self.tx.count::<Queued>(&all)? + self.tx.count::<Claiming>(&all)?;
         Ok(Pod {

@@ -14,7 +14,7 @@ use super::{Call, Names};
 use crate::embedded::engine::{Found, Key, Range, Tx};
 use crate::embedded::records::{
     Active, AttemptEnd, AttemptRow, CheckpointBytes, Claiming, Closer, Delayed, Kept, Lock, Parked,
-    Queued, RunRow, Running, Scheduled, Stats, TaskRow,
+    Queued, Running, Scheduled, Stats, TaskRow,
 };
 use crate::error::Result;
 use crate::queue::{Attempt, Claim, Claimed, HandBack, Hold, Moved, Parked as ParkedAnswer, Taken};
@@ -181,8 +181,9 @@ impl<T: Tx> Call<'_, T> {
         running: &Running,
         kept: Option<&Kept>,
     ) -> Result<()> {
-        if !self.tx.contains::<RunRow>(&names.run_key)? {
-            self.change_record(names, |_| {})?;
+        let began = running.claimed_at;
+        if self.began_at(&names.run_key)?.is_none() {
+            self.change_record(names, |row| row.began = Some(began))?;
         }
         let number = running.task.attempt;
         let key = attempt_key(&names.run, number);
@@ -207,6 +208,7 @@ impl<T: Tx> Call<'_, T> {
 
     fn claimed(&mut self, names: &Names, running: &Running, kept: Option<Kept>) -> Result<Claimed> {
         let stats = self.good::<Stats>(&names.job_key)?;
+        let began = self.began_at(&names.run_key)?;
         let checkpoint = match kept {
             Some(kept) => self.checkpoint_of(&names.run, kept)?,
             None => None,
@@ -215,6 +217,7 @@ impl<T: Tx> Call<'_, T> {
             task: running.task.task(Some(&running.pod)),
             fence: running.fence,
             claimed_at: running.claimed_at,
+            began_at: began.unwrap_or(running.claimed_at),
             checkpoint,
             previous_success: stats.and_then(|stats| stats.previous),
         })))

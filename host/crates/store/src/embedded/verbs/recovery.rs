@@ -5,6 +5,7 @@ use std::time::Duration;
 use wasmcron_core::ids::{JobName, PodAddress, RunId};
 use wasmcron_core::run::{Outcome, RunState};
 use wasmcron_core::task::Reason;
+use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{Hold, LockHolder, RunningEntry, ScheduledEntry};
 
 use super::base::px;
@@ -154,6 +155,11 @@ impl<T: Tx> Call<'_, T> {
             counts.push(record.map_or(0, |record| self.current_recoveries(&record)));
         }
         Ok(counts)
+    }
+
+    pub(in crate::embedded) fn began(&mut self, runs: &[RunId]) -> Result<Vec<Option<Timestamp>>> {
+        let began = |run: &RunId| self.began_at(&Key::named(run.as_str()));
+        runs.iter().map(began).collect()
     }
 
     /// Recoveries in the current window.
@@ -315,6 +321,7 @@ impl<T: Tx> Call<'_, T> {
                 by: PLATFORM.to_owned(),
                 at: self.now,
                 why: loss.reason.clone(),
+                digest: loss.digest.clone(),
             };
             self.tx.put(names.job_key.clone(), Quarantined(hold))?;
             self.tx.wake(Wake::Jobs);
@@ -338,6 +345,52 @@ impl<T: Tx> Call<'_, T> {
             ("quarantined", u32::from(loss.quarantine).into()),
         ];
         self.log("run.lost", Some(&names.job), Some(run), facts)?;
+        Ok(Losing::Lost)
+    }
+
+    pub(in crate::embedded) fn give_up(
+        &mut self,
+        term: &TermRef,
+        run: &RunId,
+        loss: Loss,
+    ) -> Result<Losing> {
+        if !self.leads(term)? {
+            return Ok(Losing::NotLeader);
+        }
+        let names = Names::of(run);
+        let Some(entry) = self.good::<Delayed>(&names.run_key)? else {
+            let record = self.record(&names.run_key)?;
+            let repeated = record.is_some_and(|record| {
+                record.state == Some(loss.state) && record.why.as_deref() == Some(&*loss.reason)
+            });
+            return Ok(if repeated {
+                Losing::Lost
+            } else {
+                Losing::Changed
+            });
+        };
+        let Some(due) = entry.due.filter(|due| *due <= self.now) else {
+            return Ok(Losing::Changed);
+        };
+        let end = End {
+            state: loss.state,
+            why: loss.reason.clone().into(),
+            base: Some(entry.task.base.clone()),
+            keep: loss.retention,
+        };
+        self.end_run(&names, end)?;
+        self.tx.remove::<Delayed>(&names.run_key)?;
+        self.drop_due(run, Some(due))?;
+        let event = match loss.state {
+            RunState::Skipped => "firing.missed",
+            _ => "run.finished",
+        };
+        let facts = [
+            ("attempt", entry.task.attempt.into()),
+            ("state", loss.state.as_str().into()),
+            ("why", loss.reason.into()),
+        ];
+        self.log(event, Some(&names.job), Some(run), facts)?;
         Ok(Losing::Lost)
     }
 

@@ -19,7 +19,7 @@ use crate::embedded::records::{
 use crate::error::{Result, StoreError};
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
-use crate::schedule::{DueDelayed, Opened, Operated, PAGE_MAX, ViewPage};
+use crate::schedule::{DueDelayed, Opened, Operated, PAGE_MAX, ViewPage, count_between};
 
 /// How long gaps are kept.
 const GAPS_KEPT: Duration = Duration::from_secs(90 * 86_400);
@@ -95,6 +95,7 @@ impl<T: Tx> Call<'_, T> {
                 by: "?".into(),
                 at: Timestamp::EPOCH,
                 why: self.text_of::<R>(key)?.unwrap_or_default(),
+                digest: None,
             })),
             Err(error) => Err(error),
         }
@@ -145,11 +146,12 @@ impl<T: Tx> Call<'_, T> {
         if let Some(cursor) = cursor
             && cursor < from
         {
+            let why = self.why_unanswered(&key, known.as_deref())?;
             let gap = Gap {
                 from: cursor + Duration::from_millis(1),
                 to: from,
-                count: 0,
-                why: "schedule changed".into(),
+                count: known.map_or(0, |known| count_between(&known.0, cursor, from)),
+                why: why.into(),
             };
             self.add_gap(job, gap)?;
         }
@@ -162,6 +164,19 @@ impl<T: Tx> Call<'_, T> {
         self.tx.put(key, Cursor(cursor))?;
         self.log("job.opened", Some(job), None, facts)?;
         Ok(Opened::Opened { cursor })
+    }
+
+    /// Why a job's nominal times had no answer before its definition changed.
+    fn why_unanswered(&mut self, key: &Key, known: Option<&Schedule>) -> Result<&'static str> {
+        Ok(if known.is_some_and(|known| !known.0.definition.enabled) {
+            "disabled"
+        } else if self.tx.contains::<Paused>(key)? {
+            "paused"
+        } else if self.tx.contains::<Quarantined>(key)? {
+            "quarantined"
+        } else {
+            "schedule changed"
+        })
     }
 
     pub(in crate::embedded) fn due_delayed(&mut self, limit: usize) -> Result<DueDelayed> {

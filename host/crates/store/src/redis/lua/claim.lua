@@ -2,7 +2,8 @@
 -- KEYS    1-14 of the run, 15 pod:<address>, 16 claiming:<address>, 17 fence
 -- ARGV    1 address, 2 session, 3 job, 4 run, 5 delivery, 6 token, 7 lock ttl (ms), 8 ends in (ms),
 --         9 digest of the plugin or ''
--- Answers {claimed, fence, claimed at, task, previous success or '', sequence or '', what, bytes}
+-- Answers {claimed, fence, claimed at, task, previous success or '', sequence or '', what, bytes,
+--         first claim of the run}
 --         | {overlap, run} | {stale} | {superseded}
 local address, session, job, run, token, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6], ARGV[7]
 if is_current(KEYS[15], session) == false then return { 'superseded' } end
@@ -14,7 +15,8 @@ end
 local kept = checkpoint_of(K.checkpoint) or { '', '', '' }
 local previous = redis.call('HGET', K.stats, 'previous') or ''
 local function answer(r)
-  return { 'claimed', r.fence, r.claimed_at, r.task, previous, kept[1], kept[2], kept[3] }
+  local began = redis.call('HGET', K.record, 'began') or r.claimed_at
+  return { 'claimed', r.fence, r.claimed_at, r.task, previous, kept[1], kept[2], kept[3], began }
 end
 local function lock(fence)
   redis.call('SET', K.lock, table.concat({ address, session, run, fence, ttl }, '|'), 'PX', ttl)
@@ -47,6 +49,7 @@ redis.call('HDEL', K.scheduled, run)
 redis.call('HSET', K.active, job, run)
 lock(fence)
 redis.call('LREM', KEYS[16], 0, entry)
+redis.call('HSETNX', K.record, 'began', int(now))
 redis.call('HSET', K.record, 'a' .. int(t.attempt),
   table.concat({ address, fence, t.reason, int(now), kept[1], ARGV[9] }, '|'))
 log(K.log, now, 'run.claimed', job, run, 'pod', address, 'attempt', int(t.attempt), 'fence', fence)

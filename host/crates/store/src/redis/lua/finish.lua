@@ -31,7 +31,9 @@ close_attempt(r, t, now, 'f', ARGV[4], ARGV[5])
 if writes > 0 then write_state(KEYS[15], 17, writes, size) end
 if ARGV[6] == 'succeeded' then
   redis.call('HINCRBY', K.stats, 'successes', 1)
-  redis.call('HINCRBY', K.stats, 'successes_ms', int(math.max(now - tonumber(r.claimed_at), 0)))
+  -- A whole run: what it would take to run it again from nothing.
+  local began = tonumber(redis.call('HGET', K.record, 'began') or r.claimed_at)
+  redis.call('HINCRBY', K.stats, 'successes_ms', int(math.max(now - began, 0)))
   local previous = tonumber(redis.call('HGET', K.stats, 'previous'))
   if not previous or previous < tonumber(t.nominal) then
     redis.call('HSET', K.stats, 'previous', t.nominal)

@@ -1,7 +1,7 @@
 -- Puts a definition in force if the stored one is still the one the caller saw.
 -- KEYS    1 leader, 2 leader:term, 3 schedules, 4 cursor, 5 gaps:<job>, 6 execution_log, 7 changes
 -- ARGV    1 address, 2 session, 3 term, 4 job, 5 hash it saw or '', 6 hash, 7 since (ms),
---         8 stored definition (JSON)
+--         8 stored definition (JSON), 9 nominal times that the change leaves unanswered, 10 why (JSON)
 -- Answers {opened, cursor} | {changed} | {not-leader}
 if not leads(KEYS[1], KEYS[2]) then return { 'not-leader' } end
 local now, job = now_ms(), ARGV[4]
@@ -14,7 +14,7 @@ note_change(KEYS[7], job, now)
 -- A cursor in the future would answer times that nobody decided.
 local from = math.min(tonumber(ARGV[7]), now)
 if cursor and cursor < from then
-  add_gap(KEYS[5], now, int(cursor + 1), int(from), '0', '"schedule changed"')
+  add_gap(KEYS[5], now, int(cursor + 1), int(from), ARGV[9], ARGV[10])
 end
 cursor = math.max(cursor or 0, from)
 redis.call('HSET', KEYS[3], job, ARGV[6] .. '|' .. ARGV[7] .. '|' .. ARGV[8])

@@ -183,16 +183,19 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
     seen.stamps = stamps
         .filter(|_| tick.unsettled.is_empty() && seen.empty.is_empty())
         .map(Arc::new);
+    take_over(pod, files, seen);
+}
+
+/// Puts what was read in the place of what was known.
+fn take_over(pod: &Pod, files: &mut Files, seen: Files) {
     for job in files.good.values() {
         if !seen.has(job) {
             tracing::info!(job = %job.name, "job.removed");
         }
     }
     *files = seen;
-    if pod
-        .jobs
-        .replace(files.good.values().cloned(), pod.clock.now())
-    {
+    let jobs = files.good.values().cloned();
+    if pod.jobs.replace(jobs, pod.clock.now()) {
         tracing::debug!(jobs = files.good.len(), "the job definitions changed");
     }
 }

@@ -167,6 +167,7 @@ fn job(index: usize, period: Duration) -> Result<Arc<Job>> {
         auto_rerun: false,
         exclusive: false,
         timeout: Duration::from_secs(60),
+        run_timeout: None,
         overlap: Overlap::Skip,
         misfire: Misfire::default(),
         retry: Retry::default(),

@@ -1,6 +1,7 @@
 //! Helpers that the tests share.
 
 pub mod conformance;
+pub mod differential;
 pub mod guests;
 pub mod host_binary;
 pub mod memory_store;

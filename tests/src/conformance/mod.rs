@@ -46,7 +46,7 @@ use wasmcron_store::Store;
 use wasmcron_store::recovery::Register;
 use wasmcron_store::runs::Retention;
 
-pub use world::{LONG, Running, World, keep, report};
+pub use world::{LONG, Running, World, definition, keep, report};
 
 /// Settings of a store that answers depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

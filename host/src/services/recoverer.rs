@@ -305,6 +305,10 @@ impl Scan {
                 pod.metrics.event("run.recovered");
                 tracing::warn!(%run, pod = %to, why, "run.recovered");
             }
+            Republished::Cancelled => {
+                pod.metrics.event("run.finished");
+                tracing::info!(%run, why, outcome = "cancelled", "run.finished");
+            }
             Republished::NoPod => self.picker.exclude(&to),
             Republished::Changed | Republished::Alive | Republished::NotLeader => {}
         }

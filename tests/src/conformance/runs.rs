@@ -59,6 +59,27 @@ pub async fn a_pod_extends_all_its_attempts(world: World) {
     );
 }
 
+/// A lock that was extended for longer than it was taken for lasts that long.
+pub async fn a_longer_extension_is_not_cut(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    world.fire(&term, &job, 1, &pod).await;
+    let taken = world.take_one(&pod).await;
+    let mut claim = world.claim_of(&pod, &taken);
+    claim.lock_ttl = LONG / 10;
+    let running = world.claimed(claim).await;
+    let attempts = std::slice::from_ref(&running.at);
+    let extended = store.extend(&pod, attempts, LONG).await;
+    assert_eq!(extended.expect("extend"), [Extension::Extended]);
+    for _ in 0..2 {
+        let locks = store.locks(std::slice::from_ref(&job)).await;
+        let lock = locks.expect("locks").remove(0).expect("a lock");
+        assert!(lock.expires_in > LONG / 2, "{:?}", lock.expires_in);
+    }
+}
+
 /// Past its end an attempt is given up, whatever its pod says.
 pub async fn an_attempt_past_its_end_is_not_extended(world: World) {
     let pod = world.pod("a").await;

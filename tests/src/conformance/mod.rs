@@ -288,6 +288,7 @@ macro_rules! conformance_cases {
                 a_run_that_does_not_execute_is_cancelled_at_once,
                 a_run_that_executes_is_asked_to_end,
                 records_are_kept_as_long_as_asked,
+                a_run_made_anew_is_listed_once,
             ],
             schedule: [
                 a_job_nobody_opened_is_unknown,

@@ -7,6 +7,7 @@ use wasmcron_core::task::Reason;
 use wasmcron_store::StoreError;
 use wasmcron_store::queue::Claimed;
 use wasmcron_store::runs::{AttemptRef, Cancelled, EXTEND_MAX, Extension, Finished, Retention};
+use wasmcron_store::schedule::Submission;
 
 use super::Damage;
 use super::world::{LONG, World, keep};
@@ -354,4 +355,31 @@ pub async fn records_are_kept_as_long_as_asked(world: World) {
     finish.retention.runs = 1;
     store.finish(&finish).await.expect("finish");
     assert_eq!(store.runs(&job, 10).await.expect("runs").len(), 1);
+}
+
+/// A run of a nominal time whose record is past can be asked for anew, and stands once among its job's.
+pub async fn a_run_made_anew_is_listed_once(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    let running = world.running(&term, &job, 1, &pod).await;
+    let mut finish = running.success();
+    finish.retention.age = Duration::from_millis(1);
+    store.finish(&finish).await.expect("finish");
+    let run = &running.at.run;
+    world
+        .until("the end of the record", async || {
+            store.run(run).await.expect("run").is_none().then_some(())
+        })
+        .await;
+    let mut task = world.task(&job, 1);
+    task.reason = Reason::Backfill;
+    let anew = Submission {
+        task,
+        idempotency: None,
+    };
+    assert_eq!(&world.submitted(&anew).await, run);
+    let runs = store.runs(&job, 10).await.expect("runs");
+    assert_eq!(runs.len(), 1, "{runs:?}");
 }

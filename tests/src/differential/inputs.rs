@@ -30,14 +30,16 @@ pub struct Maker {
     pub rng: Rng,
     fired: [u64; JOBS],
     sessions: [usize; PODS],
+    forgets: bool,
     made: u128,
 }
 
 impl Maker {
     /// From the seed of `rng`.
     #[must_use]
-    pub fn new(rng: Rng) -> Maker {
+    pub fn new(mut rng: Rng) -> Maker {
         Maker {
+            forgets: rng.bool(),
             rng,
             fired: [0; JOBS],
             sessions: [0; PODS],
@@ -95,6 +97,13 @@ impl Maker {
                 self.fired[job]
             }
         }
+    }
+
+    /// Whether little is kept of ended runs, and whether not for long. Never both in one list of steps:
+    /// a store may count a run that is past among those that a job keeps until it has swept it.
+    pub(super) fn kept(&mut self) -> (bool, bool) {
+        let chosen = self.one_in(4);
+        (chosen && !self.forgets, chosen && self.forgets)
     }
 
     /// A number that no other step has.

@@ -131,7 +131,11 @@ impl Step {
                 answer
             }
             Step::ClaimAgain { claim } => match chosen(&player.claims, claim) {
-                Some(claim) => claimed(player, &claim).await,
+                Some(claim) => {
+                    let answer = claimed(player, &claim).await;
+                    player.pass_if(claim.lock_ttl == BRIEF).await;
+                    answer
+                }
                 None => "no claim".into(),
             },
             _ => self.decline(player).await,

@@ -52,7 +52,7 @@ impl Step {
                 fresh,
                 late: maker.rng.bool(),
                 quarantine: maker.one_in(6),
-                few: maker.one_in(4),
+                few: maker.kept().0,
             },
             _ => Step::Bury {
                 term,

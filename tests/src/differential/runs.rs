@@ -80,7 +80,7 @@ const STATE_LIMIT: u32 = 40;
 impl Step {
     pub(super) fn random(maker: &mut Maker) -> Step {
         let (held, fresh) = (maker.pick(), !maker.one_in(4));
-        let few = maker.one_in(4);
+        let (few, brief) = maker.kept();
         match maker.rng.u32(0..100) {
             0..16 => Step::Extend {
                 fresh,
@@ -127,13 +127,13 @@ impl Step {
                     .map(|_| (maker.rng.u32(0..3), written(maker)))
                     .collect(),
                 few,
-                brief: maker.one_in(10),
+                brief,
             },
             82..96 => Step::Cancel {
                 run: maker.pick(),
                 by: maker.rng.u32(0..2),
                 few,
-                brief: maker.one_in(10),
+                brief,
             },
             _ => Step::Clear { run: maker.pick() },
         }

@@ -125,6 +125,7 @@ macro_rules! conformance_cases {
                 c39_an_active_run_without_an_entry_holds_nobody_up,
                 c39_the_place_of_a_lost_run_is_cleared,
                 c39_a_lost_place_gives_no_right_to_anothers_lock,
+                what_comes_back_after_its_record_has_no_attempts,
             ],
             changes: [
                 at_first_everything_is_read,

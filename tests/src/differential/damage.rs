@@ -57,6 +57,7 @@ impl Step {
                 entry,
             },
             9..11 => Step::Remember { register, entry },
+            _ if maker.forgets() => Step::LockLost { job },
             _ => Step::Restore { entry },
         }
     }

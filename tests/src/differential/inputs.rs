@@ -16,6 +16,8 @@ pub(super) const PODS: usize = 3;
 pub(super) const JOBS: usize = 4;
 /// 2026-01-01T00:00:00Z, where every job is opened.
 const BASE_MS: i64 = 1_767_225_600_000;
+/// Further ahead than any clock that a test meets, in seconds.
+const YEARS: u64 = 20 * 366 * 86_400;
 /// Shorter than the pass of time behind it, by far.
 pub(super) const BRIEF: Duration = Duration::from_millis(3);
 /// What makes everything brief pass.
@@ -89,9 +91,10 @@ impl Maker {
 
     /// The next nominal time of a job, in seconds; sometimes one that had its turn, or one too far on.
     pub(super) fn second(&mut self, job: usize) -> u64 {
-        match self.rng.u32(0..12) {
-            0 => self.rng.u64(1..=self.fired[job].max(1)),
-            1 => self.fired[job] + 2,
+        match self.rng.u32(0..36) {
+            0..3 => self.rng.u64(1..=self.fired[job].max(1)),
+            3..6 => self.fired[job] + 2,
+            6 => self.fired[job] + YEARS,
             _ => {
                 self.fired[job] += 1;
                 self.fired[job]
@@ -104,6 +107,12 @@ impl Maker {
     pub(super) fn kept(&mut self) -> (bool, bool) {
         let chosen = self.one_in(4);
         (chosen && !self.forgets, chosen && self.forgets)
+    }
+
+    /// Whether records are past while their runs may come up again. No store knows then that a run was
+    /// over, so what damage brings back is not compared.
+    pub(super) fn forgets(&self) -> bool {
+        self.forgets
     }
 
     /// A number that no other step has.

@@ -26,6 +26,7 @@ pub enum Step {
         by: Option<usize>,
         token: u128,
         brief: bool,
+        late: bool,
     },
     ClaimAgain {
         claim: Pick,
@@ -74,6 +75,7 @@ impl Step {
                 by,
                 token: maker.number(),
                 brief: maker.one_in(10),
+                late: maker.one_in(12),
             },
             66..74 => Step::ClaimAgain {
                 claim: maker.pick(),
@@ -113,6 +115,7 @@ impl Step {
                 by,
                 token,
                 brief,
+                late,
             } => {
                 let Some((me, taken)) = player.taken(taken, fresh).await else {
                     return "nothing taken".into();
@@ -123,11 +126,11 @@ impl Step {
                     token: Token::new(&format!("token{token}")).expect("a token"),
                     digest: (token % 2 == 0).then(|| Digest::of(b"p")),
                     lock_ttl: if brief { BRIEF } else { LONG },
-                    ends_in: LONG,
+                    ends_in: if late { BRIEF } else { LONG },
                 };
                 player.claims.push(claim.clone());
                 let answer = claimed(player, &claim).await;
-                player.pass_if(brief).await;
+                player.pass_if(brief || late).await;
                 answer
             }
             Step::ClaimAgain { claim } => match chosen(&player.claims, claim) {

@@ -65,6 +65,7 @@ pub enum Step {
     },
     Cancel {
         run: Pick,
+        fresh: bool,
         by: u32,
         few: bool,
         brief: bool,
@@ -131,6 +132,7 @@ impl Step {
             },
             82..96 => Step::Cancel {
                 run: maker.pick(),
+                fresh,
                 by: maker.rng.u32(0..2),
                 few,
                 brief,
@@ -150,11 +152,16 @@ impl Step {
             } => extend(player, held, *fresh, *by, *brief).await,
             Step::Cancel {
                 run,
+                fresh,
                 by,
                 few,
                 brief,
             } => {
-                let Some(run) = chosen(&player.runs, *run) else {
+                let run = match player.held(*run, true).await {
+                    Some(held) if *fresh => Some(held.at.run),
+                    _ => chosen(&player.runs, *run),
+                };
+                let Some(run) = run else {
                     return "no run".into();
                 };
                 let by = format!("ann|{by}");

@@ -113,11 +113,12 @@ impl Harness for RedisHarness {
             Damage::Restore(register, run) => {
                 let text = self.remembered.lock().expect("no case panics with it")[&run].clone();
                 if register == Register::Delayed {
-                    let due = text.split('|').next().expect("a due time").to_owned();
-                    let _: () = hand
-                        .zadd(self.keys.due(), run.as_str(), due)
-                        .await
-                        .expect("zadd");
+                    // One that is parked has none.
+                    let due = text.split('|').next().filter(|due| !due.is_empty());
+                    if let Some(due) = due {
+                        let added = hand.zadd(self.keys.due(), run.as_str(), due).await;
+                        let _: () = added.expect("zadd");
+                    }
                 }
                 hand.hset(self.register(register), run.as_str(), text).await
             }

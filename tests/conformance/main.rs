@@ -6,6 +6,7 @@
     reason = "all of it is test code; clippy exempts only functions that are tests themselves"
 )]
 
+mod differential;
 mod embedded;
 mod harness;
 mod memory;

@@ -33,8 +33,13 @@ pub struct MemoryHarness {
 impl MemoryHarness {
     pub fn start() -> MemoryHarness {
         let start = Timestamp::from_millis(1_795_000_000_000);
+        MemoryHarness::over(Arc::new(MemoryEngine::on_tokio(start)))
+    }
+
+    /// Over records on a clock of one's own choice.
+    pub fn over(engine: Arc<MemoryEngine>) -> MemoryHarness {
         MemoryHarness {
-            engine: Arc::new(MemoryEngine::on_tokio(start)),
+            engine,
             remembered: Mutex::default(),
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod chaos;
 pub mod conformance;
+pub mod differential;
 pub mod fleet;
 pub mod guests;
 pub mod history;

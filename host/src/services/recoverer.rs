@@ -347,6 +347,10 @@ impl Scan {
                 pod.metrics.event("run.recovered");
                 tracing::warn!(%run, pod = %to, term = %term.term, why, "run.recovered");
             }
+            Republished::Cancelled => {
+                pod.metrics.event("run.finished");
+                tracing::info!(%run, why, outcome = "cancelled", "run.finished");
+            }
             Republished::NoPod => self.picker.exclude(&to),
             Republished::Changed | Republished::Alive | Republished::NotLeader => {}
         }

@@ -388,3 +388,29 @@ pub async fn c39_a_lost_place_gives_no_right_to_anothers_lock(world: World) {
         .expect("a view");
     assert_eq!(view.active, Some(second.at.run));
 }
+
+/// What comes back after its record is past shows nothing of the run that it was.
+pub async fn what_comes_back_after_its_record_has_no_attempts(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    let running = world.running(&term, &job, 1, &pod).await;
+    let run = &running.at.run;
+    store.finish(&running.retry(LONG)).await.expect("finish");
+    let remember = Damage::Remember(Register::Delayed, run.clone());
+    world.damage(remember).await;
+    let mut retention = keep();
+    retention.age = Duration::from_millis(1);
+    let cancelled = store.cancel(run, "ann", retention).await;
+    assert_eq!(cancelled.expect("cancel"), Cancelled::Ended);
+    world
+        .until("the end of the record", async || {
+            store.run(run).await.expect("run").is_none().then_some(())
+        })
+        .await;
+    let restore = Damage::Restore(Register::Delayed, run.clone());
+    world.damage(restore).await;
+    let record = world.record(run).await;
+    assert_eq!((record.state, record.attempts), (RunState::Delayed, vec![]));
+}

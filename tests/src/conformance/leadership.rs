@@ -91,6 +91,25 @@ pub async fn c29_renewal_sets_the_full_length(world: World) {
     }
 }
 
+/// A lease that was renewed for longer than it was won for lasts that long.
+pub async fn a_longer_renewal_is_not_cut(world: World) {
+    let (pod, other) = (world.pod("a").await, world.pod("b").await);
+    let won = world.store.campaign(&pod, LONG / 10).await;
+    let Ok(Campaign::Won(term)) = won else {
+        panic!("{won:?}");
+    };
+    let term = TermRef { pod, term };
+    let renewed = world.store.renew(&term, LONG).await;
+    assert_eq!(renewed.expect("renew"), Renewal::Renewed);
+    for _ in 0..2 {
+        let held = world.store.campaign(&other, LONG).await.expect("campaign");
+        let Campaign::Held { expires_in, .. } = held else {
+            panic!("{held:?}");
+        };
+        assert!(expires_in > LONG / 2, "{expires_in:?}");
+    }
+}
+
 /// Only pod, session and term together renew; a lost lease is not renewed back to life.
 pub async fn only_the_holder_renews(world: World) {
     let (pod, other) = (world.pod("a").await, world.pod("b").await);

@@ -46,7 +46,7 @@ use wasmcron_store::Store;
 use wasmcron_store::recovery::Register;
 use wasmcron_store::runs::Retention;
 
-pub use world::{LONG, Running, World, keep, report};
+pub use world::{LONG, Running, World, definition, keep, report};
 
 /// Settings of a store that answers depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,7 @@ macro_rules! conformance_cases {
                 c39_an_active_run_without_an_entry_holds_nobody_up,
                 c39_the_place_of_a_lost_run_is_cleared,
                 c39_a_lost_place_gives_no_right_to_anothers_lock,
+                what_comes_back_after_its_record_has_no_attempts,
             ],
             changes: [
                 at_first_everything_is_read,
@@ -206,6 +207,7 @@ macro_rules! conformance_cases {
                 a_repeated_campaign_wins_the_same_term,
                 a_lease_that_ran_out_is_free_and_terms_grow,
                 c29_renewal_sets_the_full_length,
+                a_longer_renewal_is_not_cut,
                 only_the_holder_renews,
                 c37_another_session_of_the_address_does_not_lead,
                 resigning_frees_the_lease,
@@ -275,6 +277,7 @@ macro_rules! conformance_cases {
                 c91_a_late_save_does_not_go_back,
                 c34_a_late_finish_leaves_the_successors_lock,
                 a_run_that_is_given_up_is_over,
+                a_cancelled_run_does_not_survive_its_pod,
                 an_attempt_past_its_end_times_out,
                 recoveries_add_up_within_a_window,
                 c92_a_dead_run_does_not_block_its_job,
@@ -282,6 +285,7 @@ macro_rules! conformance_cases {
             ],
             runs: [
                 a_pod_extends_all_its_attempts,
+                a_longer_extension_is_not_cut,
                 an_attempt_past_its_end_is_not_extended,
                 a_superseded_session_extends_nothing,
                 c41_a_repeated_finish_is_known,
@@ -292,6 +296,7 @@ macro_rules! conformance_cases {
                 a_run_that_executes_is_asked_to_end,
                 records_are_kept_as_long_as_asked,
                 a_run_lasts_from_its_first_claim,
+                a_run_made_anew_is_listed_once,
             ],
             schedule: [
                 a_job_nobody_opened_is_unknown,
@@ -304,6 +309,7 @@ macro_rules! conformance_cases {
                 a_refused_decision_holds_its_job,
                 only_a_live_pod_is_a_target,
                 a_time_ahead_of_the_clock_is_early,
+                a_decision_from_a_lost_cursor_is_held,
                 a_gap_moves_the_cursor,
                 a_run_that_exists_is_not_made_again,
                 a_run_that_is_over_is_left_alone,

@@ -8,7 +8,7 @@ use wasmcron_core::task::Reason;
 use wasmcron_store::leadership::TermRef;
 use wasmcron_store::queue::Claimed;
 use wasmcron_store::recovery::{Losing, Loss, Republished, Seen};
-use wasmcron_store::runs::{Extension, Finished, Saved, Written};
+use wasmcron_store::runs::{Cancelled, Extension, Finished, Saved, Written};
 use wasmcron_store::schedule::Submitted;
 
 use super::Settings;
@@ -346,6 +346,40 @@ pub async fn a_run_that_is_given_up_is_over(world: World) {
     assert_eq!(world.lose(&term, &queued, seen).await, Losing::Lost);
     let claim = store.claim(&world.claim_of(&other, &taken)).await;
     assert_eq!(claim.expect("claim"), Claimed::Stale);
+}
+
+/// A run whose end was asked for does not go on because its pod died before it heard of it.
+pub async fn a_cancelled_run_does_not_survive_its_pod(world: World) {
+    let store = &world.store;
+    let (other, term, running) = scene(&world).await;
+    let (run, seen) = (&running.at.run, Seen::Running(running.at.fence));
+    let cancelled = store.cancel(run, "ann|e", keep()).await;
+    assert_eq!(cancelled.expect("cancel"), Cancelled::Requested);
+    assert_eq!(
+        world.republish(&term, run, seen, &other).await,
+        Republished::Alive
+    );
+    world.expire(&running).await;
+    store.leave(&other).await.expect("leave");
+    assert_eq!(
+        world.republish(&term, run, seen, &other).await,
+        Republished::Cancelled,
+        "whether or not there is a pod"
+    );
+    let record = world.record(run).await;
+    assert_eq!(record.state, RunState::Cancelled);
+    assert_eq!(record.why.as_deref(), Some("cancelled by ann|e"));
+    let lost = Outcome::Lost {
+        reason: "its|pod died".into(),
+    };
+    assert_eq!(record.attempts.len(), 1);
+    assert_eq!(record.attempts[0].outcome, Some(lost));
+    assert_eq!(
+        world.republish(&term, run, seen, &other).await,
+        Republished::Changed
+    );
+    let view = store.job(&running.at.job).await.expect("job");
+    assert_eq!(view.expect("a view").active, None);
 }
 
 /// An attempt past its end is given up as timed out.

@@ -7,6 +7,7 @@ use wasmcron_core::task::Reason;
 use wasmcron_store::StoreError;
 use wasmcron_store::queue::Claimed;
 use wasmcron_store::runs::{AttemptRef, Cancelled, EXTEND_MAX, Extension, Finished, Retention};
+use wasmcron_store::schedule::Submission;
 
 use super::Damage;
 use super::world::{LONG, World, keep};
@@ -57,6 +58,27 @@ pub async fn a_pod_extends_all_its_attempts(world: World) {
         matches!(refused, Err(StoreError::TooLarge { .. })),
         "{refused:?}"
     );
+}
+
+/// A lock that was extended for longer than it was taken for lasts that long.
+pub async fn a_longer_extension_is_not_cut(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    world.fire(&term, &job, 1, &pod).await;
+    let taken = world.take_one(&pod).await;
+    let mut claim = world.claim_of(&pod, &taken);
+    claim.lock_ttl = LONG / 10;
+    let running = world.claimed(claim).await;
+    let attempts = std::slice::from_ref(&running.at);
+    let extended = store.extend(&pod, attempts, LONG).await;
+    assert_eq!(extended.expect("extend"), [Extension::Extended]);
+    for _ in 0..2 {
+        let locks = store.locks(std::slice::from_ref(&job)).await;
+        let lock = locks.expect("locks").remove(0).expect("a lock");
+        assert!(lock.expires_in > LONG / 2, "{:?}", lock.expires_in);
+    }
 }
 
 /// Past its end an attempt is given up, whatever its pod says.
@@ -365,4 +387,31 @@ pub async fn a_run_lasts_from_its_first_claim(world: World) {
     let view = store.job(&job).await.expect("job").expect("a view");
     assert!(view.successes.average >= pause, "{:?}", view.successes);
     assert_eq!(began().await, [Some(first.attempt.began_at)]);
+}
+
+/// A run of a nominal time whose record is past can be asked for anew, and stands once among its job's.
+pub async fn a_run_made_anew_is_listed_once(world: World) {
+    let store = &world.store;
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    let running = world.running(&term, &job, 1, &pod).await;
+    let mut finish = running.success();
+    finish.retention.age = Duration::from_millis(1);
+    store.finish(&finish).await.expect("finish");
+    let run = &running.at.run;
+    world
+        .until("the end of the record", async || {
+            store.run(run).await.expect("run").is_none().then_some(())
+        })
+        .await;
+    let mut task = world.task(&job, 1);
+    task.reason = Reason::Backfill;
+    let anew = Submission {
+        task,
+        idempotency: None,
+    };
+    assert_eq!(&world.submitted(&anew).await, run);
+    let runs = store.runs(&job, 10).await.expect("runs");
+    assert_eq!(runs.len(), 1, "{runs:?}");
 }

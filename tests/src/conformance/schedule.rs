@@ -230,6 +230,45 @@ pub async fn a_time_ahead_of_the_clock_is_early(world: World) {
     assert_eq!(world.publish(&term, &[gap]).await, [Published::Early]);
 }
 
+/// A decision made from a cursor that the store lost is held, and nothing of it is written: between
+/// the store's cursor and the one it was made from lie times that it must not answer.
+pub async fn a_decision_from_a_lost_cursor_is_held(world: World) {
+    let pod = world.pod("a").await;
+    let term = world.lead(&pod).await;
+    let job = world.job(&term, "j").await;
+    world.fire(&term, &job, 1, &pod).await;
+    let from = |decision: Decision, after: Timestamp| match decision {
+        Decision::Fire { task, to, .. } => Decision::Fire { task, to, after },
+        Decision::Gap { job, gap, .. } => Decision::Gap { job, gap, after },
+    };
+    let (fire, gap) = (
+        world.firing(&job, 4, &pod),
+        world.gap(&job, 4, 5, "misfire"),
+    );
+    let cursor = world.at(1);
+    for lost in [fire.clone(), gap] {
+        let answers = world
+            .publish(&term, &[from(lost, world.at(3)), fire.clone()])
+            .await;
+        assert_eq!(answers, [Published::Held { cursor }; 2], "and what follows");
+    }
+    assert_eq!(world.cursor(&job).await, cursor);
+    let run = world.store.run(&world.run(&job, 4)).await.expect("run");
+    assert_eq!(run, None);
+    assert!(world.store.gaps(&job, 9).await.expect("gaps").is_empty());
+    assert_eq!(world.take(&pod).await.len(), 1, "the first one");
+    let decisions = [
+        from(world.firing(&job, 2, &pod), world.at(1)),
+        from(world.firing(&job, 3, &pod), world.at(2)),
+    ];
+    let answers = world.publish(&term, &decisions).await;
+    assert_eq!(
+        answers,
+        [Published::Published; 2],
+        "each from the one before"
+    );
+}
+
 /// A gap answers all times up to its end; one that overlaps what is decided is held.
 pub async fn a_gap_moves_the_cursor(world: World) {
     let pod = world.pod("a").await;

@@ -36,6 +36,8 @@ pub struct Page<T> {
 pub enum Republished {
     /// The run is in the pod's queue as a new delivery.
     Republished,
+    /// Somebody had asked for the run's end: it is over, and its lost attempt is closed.
+    Cancelled,
     /// It is not as seen; nothing changed.
     Changed,
     /// Its lock is held by the seen fence; nothing changed.
@@ -101,7 +103,8 @@ pub trait Recovery: Send + Sync {
     async fn recoveries(&self, runs: &[RunId]) -> Result<Vec<u32>>;
 
     /// Sends a run to another pod. A seen `Running` is closed as lost with its pod, counted, and
-    /// followed by a new attempt. `counted`: whether a moved delivery counts as well.
+    /// followed by a new attempt; where somebody asked for the end of the run, it ends as cancelled
+    /// instead, whether or not there is a pod. `counted`: whether a moved delivery counts as well.
     async fn republish(
         &self,
         term: &TermRef,

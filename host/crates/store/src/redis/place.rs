@@ -356,7 +356,7 @@ mod tests {
         let fixed = shown("rediss://ann:p%40ss@host/2");
         assert_eq!(
             fixed,
-            (Way::Fixed, vec!["rediss://ann:p%40ss@host:6379/2".into()])
+            (Way::Fixed, vec!["rediss://ann:p%40ss@host/2".into()])
         );
         let sentinel = shown("redis+sentinel://:pass@a,b:7000,[fd00::1]/main/3");
         let urls = [

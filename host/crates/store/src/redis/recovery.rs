@@ -140,10 +140,16 @@ impl Recovery for RedisStore {
             .arg(px(self.options.recovery_window))
             .arg(bar_free(&Outcome::Lost {
                 reason: why.to_owned(),
-            }));
+            }))
+            .arg(px(self.options.retention.age))
+            .arg(self.options.retention.runs.max(1));
         let answer = self.call(call).await?;
         match answer.word()? {
             "republished" => Ok(Republished::Republished),
+            "cancelled" => {
+                self.discard(answer.ids_from(1));
+                Ok(Republished::Cancelled)
+            }
             "changed" => Ok(Republished::Changed),
             "alive" => Ok(Republished::Alive),
             "no-pod" => Ok(Republished::NoPod),

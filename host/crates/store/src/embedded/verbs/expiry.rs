@@ -6,7 +6,7 @@ use wasmcron_core::time::Timestamp;
 use super::Call;
 use crate::embedded::engine::{Found, Key, Range, Tx};
 use crate::embedded::records::{
-    AttemptRow, CheckpointBytes, Checkpoints, Expiry, Idempotency, Line, RunRow,
+    AttemptRow, CheckpointBytes, Checkpoints, Expiry, Idempotency, Line, RunOf, RunRow,
 };
 use crate::error::Result;
 
@@ -61,7 +61,16 @@ impl<T: Tx> Call<'_, T> {
             return Ok(false);
         }
         self.drop_checkpoints(run)?;
-        self.tx.remove::<RunRow>(&Key::named(run.as_str()))?;
+        let key = Key::named(run.as_str());
+        // Its place on its job's list hangs on when it was made, which nothing else tells: a run made
+        // anew must not stand there twice.
+        let row = self.good::<RunRow>(&key)?;
+        if let Some(created_at) = row.and_then(|row| row.created_at) {
+            let job = run.job();
+            let place = Key::new(job.as_str(), created_at.as_millis(), run.as_str());
+            self.tx.remove::<RunOf>(&place)?;
+        }
+        self.tx.remove::<RunRow>(&key)?;
         Ok(true)
     }
 

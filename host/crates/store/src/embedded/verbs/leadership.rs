@@ -60,8 +60,12 @@ impl<T: Tx> Call<'_, T> {
         if !self.leads(me)? {
             return Ok(Renewal::Lost);
         }
-        let until = self.now + px(ttl);
-        self.change_lease(|held| held.until = Some(until))?;
+        let ttl = px(ttl);
+        let until = self.now + ttl;
+        self.change_lease(|held| {
+            held.ttl = millis(ttl);
+            held.until = Some(until);
+        })?;
         Ok(Renewal::Renewed)
     }
 

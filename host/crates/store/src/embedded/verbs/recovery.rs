@@ -225,6 +225,28 @@ impl<T: Tx> Call<'_, T> {
         self.close_attempt(names, running, Closer::Recoverer, end)
     }
 
+    /// Ends a run whose attempt was lost after somebody had asked for its end.
+    fn cancel_lost(
+        &mut self,
+        names: &Names,
+        running: &Running,
+        by: &str,
+        reason: String,
+    ) -> Result<()> {
+        self.close_lost(names, running, Outcome::Lost { reason })?;
+        let end = End::cancelled(by, running.task.base.clone(), self.options.retention);
+        let why = end.why.to_string();
+        let surplus = self.end_run(names, end)?;
+        self.tx.remove::<Running>(&names.run_key)?;
+        let facts = [
+            ("pod", (&running.pod).into()),
+            ("attempt", running.task.attempt.into()),
+            ("why", why.into()),
+        ];
+        self.log("run.finished", Some(&names.job), Some(&names.run), facts)?;
+        self.discard(surplus)
+    }
+
     pub(in crate::embedded) fn republish(
         &mut self,
         term: &TermRef,
@@ -243,6 +265,12 @@ impl<T: Tx> Call<'_, T> {
             Err(Spared::Alive) => return Ok(Republished::Alive),
             Err(Spared::Gone | Spared::Changed) => return Ok(Republished::Changed),
         };
+        if let Some(running) = &entry.running
+            && let Some(by) = &running.cancel
+        {
+            self.cancel_lost(&names, running, by, why)?;
+            return Ok(Republished::Cancelled);
+        }
         let Some(session) = self.target_session(to)? else {
             return Ok(Republished::NoPod);
         };

@@ -28,6 +28,11 @@ impl<T: Tx> Call<'_, T> {
         if row.is_none() && whereabouts.is_none() {
             return Ok(None);
         }
+        // What a run that had this id left behind, and was not swept yet, is not this one's.
+        let attempts = match row {
+            Some(_) => self.attempts(run)?,
+            None => Vec::new(),
+        };
         let row = row.unwrap_or_default();
         let base = row.base.as_ref().map(|base| base.0.clone());
         let base = base.unwrap_or_else(|| Base::unknown(run).into());
@@ -54,7 +59,7 @@ impl<T: Tx> Call<'_, T> {
             why: why.filter(|why| !why.is_empty()),
             recoveries: self.current_recoveries(&row),
             of: base.of.clone(),
-            attempts: self.attempts(run)?,
+            attempts,
             progress,
             params: base.params.clone(),
         }))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wasmcron_core::ids::PodRef;
 use wasmcron_core::run::Progress;
+use wasmcron_core::time::millis;
 
 use super::base::px;
 use super::queue::slot_key;
@@ -49,6 +50,7 @@ impl<T: Tx> Call<'_, T> {
             return Ok(Extension::Expired);
         }
         let mut lock = Lock::clone(&lock);
+        lock.ttl = millis(ttl);
         lock.expires_at = self.now + ttl;
         self.tx.put(names.job_key, lock)?;
         Ok(match &running.cancel {

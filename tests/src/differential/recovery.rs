@@ -105,6 +105,7 @@ impl Step {
                     },
                     reason: "poi|son".into(),
                     quarantine,
+                    digest: None,
                     retention: kept(few, false),
                 };
                 said(&store.lose(&player.term(term), &run, seen, &loss).await)

@@ -136,6 +136,12 @@ impl Harness for MemoryHarness {
                     Remembered::Scheduled(entry) => tx.put(named(&run), Scheduled::clone(&entry)),
                     Remembered::Running(entry) => tx.put(named(&run), Running::clone(&entry)),
                     Remembered::Delayed(entry) => {
+                        // A run has one due time in every store.
+                        for (key, _) in tx.scan::<Due>(&Range::all(""), usize::MAX)? {
+                            if &*key.name == run.as_str() {
+                                tx.remove::<Due>(&key)?;
+                            }
+                        }
                         if let Some(due) = entry.due {
                             tx.put(Key::new("", due.as_millis(), run.as_str()), Due {})?;
                         }

@@ -102,6 +102,10 @@ impl SqliteHarness {
     async fn restore(&self, register: Register, run: &RunId, bytes: &[u8]) {
         let key = Key::named(run.as_str());
         let bytes = bytes.to_vec();
+        if register == Register::Delayed {
+            // A run has one due time in every store.
+            self.remove::<Due>(run.as_str());
+        }
         let engine = self.engine().await;
         let written = engine.write("restore", move |tx| match register {
             Register::Scheduled => tx.put(key, Scheduled::decode(&bytes).expect("an entry")),

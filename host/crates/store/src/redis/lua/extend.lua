@@ -11,8 +11,11 @@ local function extend(lock, run, fence)
   local held = redis.call('GET', lock)
   if not held or string.sub(held, 1, #mine) ~= mine then return 'lost' end
   if now > tonumber(r.ends_by) then return 'expired' end
-  -- Its text says how long it may last at most.
-  redis.call('SET', lock, mine .. ARGV[3], 'PX', ARGV[3])
+  redis.call('PEXPIRE', lock, ARGV[3])
+  -- Its text says how long it may last at most. A full store takes no new text, but the lock lasts.
+  if held ~= mine .. ARGV[3] then
+    redis.pcall('SET', lock, mine .. ARGV[3], 'PX', ARGV[3])
+  end
   return r.cancel == '' and 'extended' or 'cancel|' .. r.cancel
 end
 for i = 3, #KEYS do

@@ -7,6 +7,7 @@ use tokio::sync::Mutex;
 use wasmcron_core::ids::{Digest, PodAddress, RunId};
 use wasmcron_core::job::Job;
 use wasmcron_core::task::{Reason, Task};
+use wasmcron_core::time::Timestamp;
 use wasmcron_store::runs::Retention;
 use wasmcron_store::schedule::Submission;
 use wasmcron_store::{Result, Store};
@@ -14,6 +15,7 @@ use wasmcron_tests::memory_store::MemoryEngine;
 
 use crate::check::Witness;
 use crate::clock::{Clock, Wall};
+use crate::fragile::Fragile;
 use crate::jobs;
 use crate::net::{Link, Network, Weather};
 use crate::plan::{Fault, What};
@@ -32,6 +34,7 @@ pub struct Hand {
     net: Arc<Network>,
     engine: Arc<MemoryEngine>,
     store_wall: Wall,
+    fragile: Arc<Fragile>,
     witness: Arc<Witness>,
     hosts: Vec<Arc<Host>>,
     jobs: Vec<Arc<Job>>,
@@ -50,6 +53,7 @@ impl Hand {
             net: world.net.clone(),
             engine: world.engine.clone(),
             store_wall: world.store_wall.clone(),
+            fragile: world.fragile.clone(),
             witness: world.witness.clone(),
             hosts: world.hosts.clone(),
             jobs: world.jobs.clone(),
@@ -75,21 +79,37 @@ impl Hand {
         let lasts = fault.lasts;
         match &fault.what {
             What::Kill { pod } => {
+                self.trouble(*pod, true);
                 self.hosts[*pod].kill();
                 tokio::time::sleep(lasts).await;
                 self.hosts[*pod].start();
+                self.trouble(*pod, false);
             }
             What::Terminate { pod } => {
+                self.trouble(*pod, true);
                 self.hosts[*pod].terminate();
                 tokio::time::sleep(lasts).await;
                 self.hosts[*pod].start();
+                self.trouble(*pod, false);
             }
             What::Freeze { pod } => {
+                self.trouble(*pod, true);
                 let gate = self.hosts[*pod].freeze();
                 tokio::time::sleep(lasts).await;
                 if let Some(gate) = gate {
                     gate.reopen();
                 }
+                self.trouble(*pod, false);
+            }
+            What::Twin { pod } => {
+                self.trouble(*pod, true);
+                let gate = self.hosts[*pod].freeze();
+                self.hosts[*pod].replace();
+                tokio::time::sleep(lasts).await;
+                if let Some(gate) = gate {
+                    gate.reopen();
+                }
+                self.trouble(*pod, false);
             }
             What::Weather { pod, weather } => {
                 self.weather(*pod, *weather);
@@ -97,20 +117,26 @@ impl Hand {
                 self.weather(*pod, Weather::default());
             }
             What::Cut { pod, cut } => {
+                self.trouble(*pod, true);
                 let address = self.hosts[*pod].address();
                 self.net.cut(address, Some(*cut));
                 tokio::time::sleep(lasts).await;
                 self.net.cut(address, None);
+                self.trouble(*pod, false);
             }
             What::StoreDown => {
+                self.witness.trouble(None, true);
                 self.net.set_down(true);
                 tokio::time::sleep(lasts).await;
                 self.net.set_down(false);
+                self.witness.trouble(None, false);
             }
             What::ClockStep { pod, by_ms } => self.hosts[*pod].wall().step(*by_ms),
             What::Trigger { job } => self.trigger(*job).await,
             What::Cancel { job } => self.cancel(*job).await,
-            What::Hold { job } => self.hold(*job, lasts).await,
+            What::Hold { job, late } => self.hold(*job, *late, lasts).await,
+            What::Backfill { job, before_ms } => self.backfill(*job, *before_ms).await,
+            What::HalfPublish { queued } => self.fragile.arm(*queued),
             What::Reschedule { job } => self.reschedule(*job, lasts).await,
             What::NewPlugin => self.new_plugin(lasts).await,
             What::Failover { .. } => {}
@@ -132,12 +158,14 @@ impl Hand {
         let (records, ledger) = (self.engine.snapshot(), self.witness.snapshot());
         tokio::time::sleep_until(self.clock.at(fault.at)).await;
         self.witness.event("fault", "", || fault.to_string());
+        self.witness.trouble(None, true);
         self.net.set_down(true);
         self.engine.restore(&records);
         self.witness.restore(&ledger);
         self.store_wall.step(clock_ms);
         tokio::time::sleep(fault.lasts).await;
         self.net.set_down(false);
+        self.witness.trouble(None, false);
     }
 
     async fn trigger(&self, job: usize) {
@@ -168,8 +196,42 @@ impl Hand {
         }
     }
 
-    async fn hold(&self, job: usize, lasts: Duration) {
+    fn trouble(&self, pod: usize, begins: bool) {
+        self.witness
+            .trouble(Some(self.hosts[pod].address()), begins);
+    }
+
+    /// When the job should fire next, by what is stored.
+    async fn next(&self, job: usize, before: Duration) -> Option<Timestamp> {
+        let view = insist(|| self.operator.job(&self.jobs[job].name))
+            .await
+            .flatten()?;
+        let schedule = &view.stored.definition.schedule;
+        schedule.next_after(view.cursor - before)
+    }
+
+    async fn backfill(&self, job: usize, before_ms: u64) {
+        let before = Duration::from_millis(before_ms);
+        let Some(nominal) = self.next(job, before).await else {
+            return;
+        };
+        let job = &self.jobs[job];
+        let run = RunId::nominal(&job.name, nominal);
+        let params = job.definition.params.clone();
+        let submission = Submission {
+            task: Task::first(run, nominal, Reason::Backfill, params),
+            idempotency: None,
+        };
+        insist(|| self.operator.submit(&submission)).await;
+    }
+
+    async fn hold(&self, job: usize, late: bool, lasts: Duration) {
         let name = &self.jobs[job].name;
+        if late && let Some(next) = self.next(job, Duration::ZERO).await {
+            let early = self.dice.lock().await.u64(0..=3);
+            let wait = next.since(self.store_wall.now());
+            tokio::time::sleep(wait.saturating_sub(Duration::from_millis(early))).await;
+        }
         insist(|| self.operator.pause(name, "somebody", "a look at it")).await;
         tokio::time::sleep(lasts).await;
         insist(|| self.operator.resume(name, "somebody")).await;

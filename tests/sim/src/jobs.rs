@@ -84,6 +84,62 @@ pub fn generate(dice: &mut fastrand::Rng, index: usize) -> Result<Arc<Job>> {
     }))
 }
 
+/// A guest that does so many steps of so many milliseconds, saves after each, and ends well.
+#[must_use]
+pub fn model(steps: u32, step_ms: u64) -> Behaviour {
+    Behaviour {
+        steps,
+        step_ms,
+        save_every: 1,
+        fails: 0,
+        traps: 0,
+        hangs: 0,
+        heeds: true,
+    }
+}
+
+/// A job that fires every so often and can be resumed.
+///
+/// # Errors
+/// When the name is none.
+pub fn plain(name: &str, every: Duration, behaviour: Behaviour) -> Result<Job> {
+    let definition = Definition {
+        plugin: PLUGIN.parse()?,
+        enabled: true,
+        schedule: Schedule {
+            trigger: Trigger::Every { period: every },
+            starts: None,
+            ends: None,
+            jitter: Duration::ZERO,
+        },
+        resumable: behaviour.save_every > 0,
+        auto_rerun: false,
+        exclusive: false,
+        timeout: TIMEOUT_MAX,
+        run_timeout: None,
+        overlap: Overlap::Skip,
+        misfire: Misfire {
+            policy: MisfirePolicy::Once,
+            grace: Duration::from_secs(600),
+        },
+        retry: Retry {
+            max_attempts: 3,
+            backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+        },
+        pods: std::collections::BTreeMap::new(),
+        digest: None,
+        params: serde_json::to_string(&behaviour)?,
+    };
+    Ok(Job {
+        name: name.parse()?,
+        definition,
+        limits: Limits::default(),
+        allow: Allow::default(),
+        reload: Reload::Finish,
+    })
+}
+
 /// The same job on another schedule.
 ///
 /// # Errors

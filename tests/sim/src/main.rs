@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use wasmcron_sim::hunt::hunt;
 use wasmcron_sim::mutants::Mutant;
-use wasmcron_sim::shrink::shrink;
+use wasmcron_sim::shrink::{TRIES_MAX, shrink};
 use wasmcron_sim::world::{Outcome, Setup, run};
 
 /// Failing seeds that are shown; the search ends there.
@@ -41,6 +42,9 @@ struct Args {
     /// Break one rule on purpose.
     #[arg(long)]
     mutant: Option<Mutant>,
+    /// Let every mutant run until a seed catches it, and fail if none does.
+    #[arg(long)]
+    mutants: bool,
     /// Print what happened in the last seed.
     #[arg(long)]
     trace: bool,
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = if args.scale {
         wasmcron_sim::scale::table(|line| println!("{line}")).map(|()| true)
+    } else if args.mutants {
+        hunt_all(&args)
     } else {
         search(&args)
     };
@@ -108,9 +114,9 @@ struct Sum {
     passed: AtomicU64,
 }
 
-/// Runs all seeds; whether none failed.
-fn search(args: &Args) -> Result<bool> {
-    let setup = Setup {
+/// The world that all seeds share.
+fn setup(args: &Args) -> Result<Setup> {
+    Ok(Setup {
         seed: 0,
         pods: usize::try_from(args.pods)?,
         jobs: usize::try_from(args.jobs)?,
@@ -118,7 +124,41 @@ fn search(args: &Args) -> Result<bool> {
         faults: args.faults.as_deref().map(faults).transpose()?,
         mutant: args.mutant,
         history: args.trace,
-    };
+    })
+}
+
+/// Lets every mutant run; whether each was caught.
+fn hunt_all(args: &Args) -> Result<bool> {
+    let began = Instant::now();
+    let missed = hunt(
+        &setup(args)?,
+        &args.seeds,
+        args.threads,
+        |name, caught| match caught {
+            Some(caught) => {
+                let first = caught.outcome.violations.first();
+                let what = first.map_or_else(String::new, ToString::to_string);
+                let (seed, left) = (caught.seed, caught.faults.len());
+                println!(
+                    "{name:22} seed {seed:>4}, {left:>2} of {:>2} faults: {what}",
+                    caught.planned
+                );
+            }
+            None => println!("{name:22} was not caught"),
+        },
+    )?;
+    let cpu = cpu_seconds();
+    println!(
+        "{} mutants were not caught; {:.1} s, {cpu:.1} CPU s",
+        missed.len(),
+        began.elapsed().as_secs_f64()
+    );
+    Ok(missed.is_empty())
+}
+
+/// Runs all seeds; whether none failed.
+fn search(args: &Args) -> Result<bool> {
+    let setup = setup(args)?;
     let (began, sum) = (Instant::now(), Sum::default());
     let next = AtomicU64::new(args.seeds.start);
     let failed: Mutex<Vec<(Setup, Outcome)>> = Mutex::default();
@@ -187,7 +227,7 @@ fn show(args: &Args, setup: &Setup, outcome: &Outcome) -> Result<()> {
             outcome.clone(),
         )
     } else {
-        shrink(setup, outcome)?
+        shrink(setup, outcome, TRIES_MAX)?
     };
     for violation in shortest.violations.iter().take(5) {
         println!("  {violation}");
@@ -210,10 +250,7 @@ fn show(args: &Args, setup: &Setup, outcome: &Outcome) -> Result<()> {
     };
     let mutant = args
         .mutant
-        .and_then(|mutant| clap::ValueEnum::to_possible_value(&mutant))
-        .map_or_else(String::new, |value| {
-            format!(" --mutant {}", value.get_name())
-        });
+        .map_or_else(String::new, |mutant| format!(" --mutant {}", mutant.name()));
     println!(
         "  replay: cargo xtask sim --seeds {} --pods {} --jobs {} --hours {}{mutant} --faults {numbers} --trace",
         setup.seed, args.pods, args.jobs, args.hours

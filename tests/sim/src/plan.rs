@@ -36,6 +36,11 @@ pub enum What {
         /// The pod.
         pod: usize,
     },
+    /// A second process starts at a pod's address while the first one is frozen, which then thaws.
+    Twin {
+        /// The pod.
+        pod: usize,
+    },
     /// Bad weather on every link, or on one.
     Weather {
         /// The pod, or all.
@@ -60,6 +65,11 @@ pub enum What {
         /// By how much its clock is ahead, in milliseconds.
         clock_ms: i64,
     },
+    /// The next request that publishes is left half done, as by a store without rollback, and unanswered.
+    HalfPublish {
+        /// The queue has its entry, too; what comes after it is missing in any case.
+        queued: bool,
+    },
     /// A machine's wall clock is set.
     ClockStep {
         /// The pod.
@@ -77,10 +87,19 @@ pub enum What {
         /// The job.
         job: usize,
     },
+    /// Somebody asks for the run of a nominal time: the next one, or one that is past.
+    Backfill {
+        /// The job.
+        job: usize,
+        /// How far before the next one, in milliseconds.
+        before_ms: u64,
+    },
     /// Somebody pauses a job and resumes it afterwards.
     Hold {
         /// The job.
         job: usize,
+        /// At the very moment at which it should fire next.
+        late: bool,
     },
     /// A job gets another schedule, pod by pod within the time given.
     Reschedule {
@@ -104,6 +123,9 @@ impl fmt::Display for Fault {
 /// The mean time between faults.
 const EVERY: Duration = Duration::from_secs(20);
 
+/// Longer than any lease of a pod.
+const PAST_LEASES: Duration = Duration::from_secs(11);
+
 /// Makes the faults of a seed, in the order of their times. The last tenth of the time stays quiet.
 #[must_use]
 pub fn generate(
@@ -121,10 +143,15 @@ pub fn generate(
             return plan;
         }
         let (what, longest) = one(dice, pods, jobs);
+        let shortest = match what {
+            // A live pod's address is its own: a twin is one that was frozen past its leases.
+            What::Twin { .. } => ms(PAST_LEASES),
+            _ => 1,
+        };
         let lasts = if longest == 0 {
             0
         } else {
-            dice.u64(1..=longest).min(until - at)
+            dice.u64(shortest..=longest).min(until - at).max(shortest)
         };
         plan.push(Fault {
             at: Duration::from_millis(at),
@@ -138,7 +165,7 @@ pub fn generate(
 fn one(dice: &mut fastrand::Rng, pods: usize, jobs: usize) -> (What, u64) {
     let pod = dice.usize(0..pods);
     let job = dice.usize(0..jobs);
-    match dice.u8(0..100) {
+    match dice.u8(0..114) {
         0..18 => (What::Kill { pod }, 30_000),
         18..25 => (What::Terminate { pod }, 20_000),
         25..37 => (What::Freeze { pod }, 30_000),
@@ -165,9 +192,21 @@ fn one(dice: &mut fastrand::Rng, pods: usize, jobs: usize) -> (What, u64) {
         }
         70..82 => (What::Trigger { job }, 0),
         82..87 => (What::Cancel { job }, 0),
-        87..92 => (What::Hold { job }, 60_000),
+        87..92 => {
+            let late = dice.bool();
+            (What::Hold { job, late }, 60_000)
+        }
         92..97 => (What::Reschedule { job }, 10_000),
-        _ => (What::NewPlugin, 5_000),
+        97..100 => (What::NewPlugin, 5_000),
+        100..104 => (What::Twin { pod }, 30_000),
+        104..110 => {
+            let before_ms = *choose(dice, &[0, 0, 60_000, 300_000]);
+            (What::Backfill { job, before_ms }, 0)
+        }
+        _ => {
+            let queued = dice.bool();
+            (What::HalfPublish { queued }, 0)
+        }
     }
 }
 

@@ -46,6 +46,7 @@ pub struct Host {
     wall: Wall,
     up: watch::Sender<bool>,
     killed: Notify,
+    replaced: Notify,
     inner: Mutex<Inner>,
 }
 
@@ -87,6 +88,7 @@ impl Host {
             ground,
             up: watch::Sender::new(true),
             killed: Notify::new(),
+            replaced: Notify::new(),
             inner: Mutex::new(Inner {
                 dice,
                 jobs,
@@ -152,6 +154,11 @@ impl Host {
         Some(gate)
     }
 
+    /// Another process starts in place of the one that runs, which is left alone.
+    pub fn replace(&self) {
+        self.replaced.notify_one();
+    }
+
     /// Its job files change.
     pub fn set_job(&self, index: usize, job: Arc<Job>) {
         let mut inner = self.lock();
@@ -213,13 +220,20 @@ impl Host {
             let host = self.clone();
             let life = Box::pin(async move {
                 let how = host.live(&process, obeyed).await;
+                // The end of a process ends all its tasks.
+                process.gate.kill();
                 let _ = done.send(how.map_err(|error| format!("{error:#}")));
             });
-            let killed = self.killed.notified();
+            let (killed, replaced) = (self.killed.notified(), self.replaced.notified());
             tokio::spawn(Gated::new(gate.clone(), life));
             tokio::select! {
                 biased;
                 () = killed => self.event("killed", String::new()),
+                () = replaced => {
+                    self.event("replaced", String::new());
+                    self.lock().process = None;
+                    continue;
+                }
                 how = ended => self.event("ended", format!("{how:?}")),
             }
             // The end of a process ends all its tasks.
@@ -256,7 +270,7 @@ impl Host {
         ));
         let link = || -> Arc<dyn Store> {
             let link = Link::new(ground.net.clone(), self.address.clone());
-            Arc::new(link.behind(process.gate.clone()))
+            ground.net.way(link.behind(process.gate.clone()))
         };
         let (pod, ends) = Pod::create(Parts {
             machine: machine.clone(),

@@ -4,17 +4,19 @@ use anyhow::Result;
 
 use crate::world::{Outcome, Setup, run};
 
-/// Worlds that one search may run.
-const TRIES_MAX: u32 = 400;
+/// Worlds that a thorough search may run.
+pub const TRIES_MAX: u32 = 400;
 
 /// The shortest schedule that was found, as numbers of the seed's faults, and what became of it.
 ///
 /// Halves, quarters and so on are left out as long as what is left still fails (Zeller and
 /// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002), then single faults.
 ///
+/// It runs `tries_max` worlds at most.
+///
 /// # Errors
 /// When a world cannot be set up.
-pub fn shrink(setup: &Setup, failed: &Outcome) -> Result<(Vec<usize>, Outcome)> {
+pub fn shrink(setup: &Setup, failed: &Outcome, tries_max: u32) -> Result<(Vec<usize>, Outcome)> {
     let invariant = failed.violations.first().map(|first| first.invariant);
     let mut kept: Vec<usize> = match &setup.faults {
         Some(faults) => faults.clone(),
@@ -27,7 +29,7 @@ pub fn shrink(setup: &Setup, failed: &Outcome) -> Result<(Vec<usize>, Outcome)> 
         let size = kept.len().div_ceil(parts).max(1);
         let mut shorter = None;
         for begin in (0..kept.len()).step_by(size) {
-            if tries == TRIES_MAX {
+            if tries == tries_max {
                 return Ok((kept, best));
             }
             tries += 1;

@@ -14,7 +14,9 @@ use wasmcron_tests::memory_store::MemoryEngine;
 use crate::check::{Answers, Violation, Witness, check_answers};
 use crate::clock::{Clock, Wall};
 use crate::faults::Hand;
+use crate::fragile::{Fragile, FragileLayer};
 use crate::jobs;
+use crate::layer::Layered;
 use crate::mutants::Mutant;
 use crate::net::Network;
 use crate::plan::{self, Fault};
@@ -88,6 +90,8 @@ pub struct World {
     pub engine: Arc<MemoryEngine>,
     /// The store's clock.
     pub store_wall: Wall,
+    /// What makes its scripts stop half-way.
+    pub fragile: Arc<Fragile>,
     /// The store itself, watched.
     pub store: Arc<dyn Store>,
     /// Who watches.
@@ -100,7 +104,7 @@ pub struct World {
 
 async fn live(setup: &Setup) -> Result<Outcome> {
     let mut dice = fastrand::Rng::with_seed(setup.seed);
-    let world = create(setup, &mut dice)?;
+    let world = create(setup, &mut dice, None)?;
     let plan = plan::generate(&mut dice.fork(), setup.pods, setup.jobs, setup.length);
     for host in &world.hosts {
         tokio::spawn(host.clone().supervise());
@@ -128,7 +132,27 @@ async fn live(setup: &Setup) -> Result<Outcome> {
     })
 }
 
-fn create(setup: &Setup, dice: &mut fastrand::Rng) -> Result<World> {
+impl World {
+    /// One that has these jobs, and neither random faults nor wrong clocks.
+    ///
+    /// # Errors
+    /// When it cannot be set up.
+    pub fn with_jobs(setup: &Setup, jobs: Vec<Arc<Job>>) -> Result<World> {
+        create(setup, &mut fastrand::Rng::with_seed(setup.seed), Some(jobs))
+    }
+
+    /// Lets nothing new begin, waits for what did, and answers what broke.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn finish(&self) -> Result<Vec<Violation>> {
+        let until = close(self).await?;
+        judge(self, until).await?;
+        Ok(self.witness.violations())
+    }
+}
+
+fn create(setup: &Setup, dice: &mut fastrand::Rng, jobs: Option<Vec<Arc<Job>>>) -> Result<World> {
     // Somewhere in two years, so that clock changes, ends of months and a leap day come along.
     let epoch = 1_790_000_000_000 + dice.i64(0..63_072_000_000);
     let clock = Clock::starting_at(Timestamp::from_millis(epoch));
@@ -145,10 +169,18 @@ fn create(setup: &Setup, dice: &mut fastrand::Rng) -> Result<World> {
         None => plain,
     };
     let store = witness.watch(broken);
-    let net = Network::new(store.clone(), dice.u64(..));
-    let jobs = (0..setup.jobs)
-        .map(|index| jobs::generate(dice, index))
-        .collect::<Result<Vec<_>>>()?;
+    let fragile = Fragile::new(store.clone(), engine.clone());
+    let shown = Arc::new(Layered(FragileLayer(fragile.clone())));
+    let net = Network::new(shown, dice.u64(..));
+    if setup.mutant == Some(Mutant::ClaimForgotten) {
+        net.forget_claims();
+    }
+    let jobs = match jobs {
+        Some(jobs) => jobs,
+        None => (0..setup.jobs)
+            .map(|index| jobs::generate(dice, index))
+            .collect::<Result<Vec<_>>>()?,
+    };
     let ground = Ground {
         clock: clock.clone(),
         net: net.clone(),
@@ -175,6 +207,7 @@ fn create(setup: &Setup, dice: &mut fastrand::Rng) -> Result<World> {
         net,
         engine,
         store_wall,
+        fragile,
         store,
         witness,
         hosts,
@@ -227,7 +260,10 @@ async fn what_is_left(world: &World) -> Result<String> {
 }
 
 async fn judge(world: &World, until: Timestamp) -> Result<Answers> {
-    let ledger = world.witness.snapshot();
+    let mut ledger = world.witness.snapshot();
+    for run in world.fragile.halves() {
+        ledger.run(&run).half = true;
+    }
     let mut broken = Vec::new();
     for (run, facts) in &ledger.runs {
         if facts.ended.is_none() && !facts.tainted {

@@ -8,14 +8,15 @@ use wasmcron_store::runs::Next;
 use wasmcron_store::schedule::{Promoted, Published};
 
 use super::Witness;
+use super::ledger::Holder;
 use crate::layer::Layer;
 
 use crate::verbs::words::*;
 
 /// A store that is watched.
 pub struct Watched {
-    witness: Arc<Witness>,
-    inner: Arc<dyn Store>,
+    pub(super) witness: Arc<Witness>,
+    pub(super) inner: Arc<dyn Store>,
 }
 
 impl Watched {
@@ -61,7 +62,7 @@ impl Watched {
     }
 
     /// Whether the lock of the run's job is held by this fence.
-    async fn is_alive(&self, run: &RunId, fence: Fence) -> bool {
+    pub(super) async fn is_alive(&self, run: &RunId, fence: Fence) -> bool {
         let locks = self.inner.locks(&[run.job()]).await.unwrap_or_default();
         let holder = locks.into_iter().next().flatten();
         holder.is_some_and(|holder| holder.fence == fence)
@@ -93,6 +94,7 @@ impl Layer for Watched {
     async fn campaign(&self, me: &PodRef, ttl: Duration) -> Result<Campaign> {
         let before = self.inner.leader().await.ok().flatten();
         let answer = self.inner.campaign(me, ttl).await?;
+        self.campaign_is_fair(me, before.as_ref(), &answer);
         if let Campaign::Won(term) = answer {
             self.witness
                 .event("leads", me.address.as_str(), || format!("term {term}"));
@@ -112,7 +114,11 @@ impl Layer for Watched {
         stored: &StoredDefinition,
     ) -> Result<Opened> {
         let leads = self.leads(term).await;
+        let first = self.inner.job(job).await?.is_none();
         let answer = self.inner.open(term, job, was, stored).await?;
+        if first {
+            self.opens_as_reported(job, stored, &answer).await;
+        }
         if let Opened::Opened { cursor } = answer {
             self.must_lead(leads, term, "a definition");
             self.witness
@@ -145,6 +151,7 @@ impl Layer for Watched {
             if !done {
                 continue;
             }
+            self.may_fire(decision);
             self.must_lead(leads, term, of);
             if let Decision::Fire { task, .. } = decision {
                 self.witness
@@ -177,13 +184,17 @@ impl Layer for Watched {
         let answer = self.inner.submit(submission).await?;
         if let Submitted::Accepted { run } = &answer {
             self.witness.event("submit", run.as_str(), String::new);
-            self.witness.with(|ledger, broken| ledger.made(run, broken));
+            self.witness.with(|ledger, broken| {
+                ledger.made(run, broken);
+                ledger.run(run).asked_for = true;
+            });
         }
         Ok(answer)
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claimed> {
         let answer = self.inner.claim(claim).await?;
+        self.claim_is_fair(claim, &answer).await;
         self.witness
             .event("claim", claim.taken.run.as_str(), || match &answer {
                 Claimed::Claimed(attempt) => format!(
@@ -194,8 +205,15 @@ impl Layer for Watched {
             });
         if let Claimed::Claimed(attempt) = &answer {
             let sequence = attempt.checkpoint.as_ref().map(|kept| kept.seq);
+            let holder = Holder {
+                pod: claim.me.address.clone(),
+                token: claim.token.clone(),
+                at: self.witness.elapsed(),
+                guest: false,
+            };
+            let taken = (&claim.taken.run, claim.taken.delivery);
             self.witness.with(|ledger, broken| {
-                ledger.claimed(&claim.taken.run, attempt.fence, sequence, broken);
+                ledger.claimed(taken, attempt.fence, holder, sequence, broken);
             });
         }
         Ok(answer)
@@ -207,6 +225,7 @@ impl Layer for Watched {
         self.witness
             .event("skip", taken.run.as_str(), || format!("{answer:?}"));
         if answer == Moved::Moved && before.is_none() {
+            self.may_be_skipped(&taken.run);
             self.ended(&taken.run, RunState::Skipped);
         }
         Ok(answer)
@@ -240,6 +259,9 @@ impl Layer for Watched {
         self.witness.event("save", run.as_str(), || {
             format!("fence {fence}: {answer:?}")
         });
+        if answer == Saved::Fenced {
+            self.must_be_fenced(run, fence).await;
+        }
         // A late repeat is told that it was saved and changes nothing: what counts is what is kept.
         let kept = match answer {
             Saved::Saved(_) => self.inner.checkpoint(run).await?,
@@ -262,6 +284,7 @@ impl Layer for Watched {
             let outcome = finish.outcome.as_str();
             format!("fence {fence} {outcome} goes on: {goes_on}: {answer:?}")
         });
+        self.finish_is_fair(run, fence, answer);
         if answer == Finished::Finished {
             self.closed(run, fence).await;
         }
@@ -302,6 +325,7 @@ impl Layer for Watched {
         });
         if answer == Republished::Republished {
             self.must_lead(leads, term, run.as_str());
+            self.was_not_forgotten(run, seen, why);
             if let Seen::Running(fence) = seen {
                 self.must_be_dead(alive, run, fence);
                 self.closed(run, fence).await;
@@ -323,6 +347,7 @@ impl Layer for Watched {
         });
         if answer == Losing::Lost && before.is_none() {
             self.must_lead(leads, term, run.as_str());
+            self.was_not_forgotten(run, seen, &loss.reason);
             if let Seen::Running(fence) = seen {
                 self.must_be_dead(alive, run, fence);
                 self.witness
@@ -346,11 +371,28 @@ impl Layer for Watched {
         Ok(answer)
     }
 
+    async fn pause(&self, job: &JobName, by: &str, why: &str) -> Result<Operated> {
+        let answer = self.inner.pause(job, by, why).await?;
+        if answer == Operated::Done {
+            self.witness.with(|ledger, _| ledger.job(job).paused = true);
+        }
+        Ok(answer)
+    }
+
     async fn rewind_checkpoint(&self, run: &RunId, seq: u64, by: &str) -> Result<Rewound> {
         let answer = self.inner.rewind_checkpoint(run, seq, by).await?;
         if answer == Rewound::Rewound {
             self.witness
                 .with(|ledger, _| ledger.run(run).cleared = true);
+        }
+        Ok(answer)
+    }
+
+    async fn resume(&self, job: &JobName, by: &str) -> Result<Operated> {
+        let answer = self.inner.resume(job, by).await?;
+        if answer == Operated::Done {
+            self.witness
+                .with(|ledger, _| ledger.job(job).paused = false);
         }
         Ok(answer)
     }

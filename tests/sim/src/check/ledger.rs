@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use wasmcron_core::ids::{Fence, JobName, RunId};
+use wasmcron_core::ids::{Delivery, Fence, JobName, PodAddress, RunId, Token};
 use wasmcron_core::job::StoredDefinition;
 use wasmcron_core::time::Timestamp;
 
@@ -19,12 +20,35 @@ pub struct RunFacts {
     pub begun: bool,
     /// The attempt that may write.
     pub open: Option<Fence>,
+    /// Who holds it.
+    pub holder: Option<Holder>,
+    /// Deliveries that became attempts.
+    pub used: BTreeSet<Delivery>,
+    /// Attempts that their own pods ended.
+    pub finished: BTreeSet<Fence>,
+    /// Somebody asked for it, so it is no answer to a nominal time and is never skipped.
+    pub asked_for: bool,
     /// Sequence and step of the last acknowledged checkpoint.
     pub saved: Option<(u64, u32)>,
     /// An operator removed its checkpoints, so a resume may begin anew.
     pub cleared: bool,
+    /// The store stopped half-way in making it: whoever leads next may pass its time, too.
+    pub half: bool,
     /// A failover lost something of it: it may do things twice.
     pub tainted: bool,
+}
+
+/// Who was given an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The pod.
+    pub pod: PodAddress,
+    /// By which take.
+    pub token: Token,
+    /// When, since the world began.
+    pub at: Duration,
+    /// Its guest began.
+    pub guest: bool,
 }
 
 /// One job as its writes told.
@@ -32,6 +56,8 @@ pub struct RunFacts {
 pub struct JobFacts {
     /// Definitions with the cursor from which each ruled.
     pub opened: Vec<(Timestamp, StoredDefinition)>,
+    /// An operator was told that it is paused.
+    pub paused: bool,
     /// The newest fence that was given out for it.
     pub newest: Option<Fence>,
     /// The run that has begun and not ended.
@@ -80,8 +106,9 @@ impl Ledger {
     /// An attempt is given out, or given again to the one who asks again.
     pub fn claimed(
         &mut self,
-        run: &RunId,
+        (run, delivery): (&RunId, Delivery),
         fence: Fence,
+        holder: Holder,
         checkpoint: Option<u64>,
         broken: &mut Broken,
     ) {
@@ -104,6 +131,12 @@ impl Ledger {
             broken.push((
                 2,
                 format!("{run}: fence {fence} was given out while {open} was valid"),
+            ));
+        }
+        if facts.used.contains(&delivery) && !facts.tainted {
+            broken.push((
+                2,
+                format!("{run}: delivery {delivery} became a second attempt"),
             ));
         }
         if self.newest.is_some_and(|newest| fence <= newest) {
@@ -129,6 +162,8 @@ impl Ledger {
         let facts = self.run(run);
         facts.begun = true;
         facts.open = Some(fence);
+        facts.holder = Some(holder);
+        facts.used.insert(delivery);
     }
 
     /// No other run of the job has begun and not ended.

@@ -4,12 +4,14 @@
 mod answers;
 mod layer;
 mod ledger;
+mod promises;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use wasmcron_core::ids::{Fence, JobName, RunId};
+use wasmcron_core::ids::{Fence, JobName, PodAddress, RunId};
 use wasmcron_store::Store;
 
 use crate::clock::Clock;
@@ -24,7 +26,8 @@ pub use ledger::Ledger;
 pub struct Violation {
     /// When, since the world began.
     pub at: Duration,
-    /// The number of the invariant in the protocol, 1 to 7.
+    /// The number of the invariant in the protocol, 1 to 7; 8: the rightful owner's repeat is answered
+    /// as the first request was; 9: what an operator was told holds.
     pub invariant: u8,
     /// What happened.
     pub what: String,
@@ -36,6 +39,16 @@ impl fmt::Display for Violation {
         write!(f, "{at:.3} s: invariant {}: {}", self.invariant, self.what)
     }
 }
+
+/// What kept a pod, or all of them, from its work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trouble {
+    now: u32,
+    until: Duration,
+}
+
+/// How long a pod's late requests from before a trouble may still arrive.
+const TROUBLE_ECHO: Duration = Duration::from_secs(25);
 
 /// Violations kept; the first is the one that matters.
 const VIOLATIONS_MAX: usize = 20;
@@ -53,6 +66,7 @@ struct Inner {
     ledger: Ledger,
     violations: Vec<Violation>,
     history: std::collections::VecDeque<String>,
+    troubles: BTreeMap<Option<PodAddress>, Trouble>,
     keeps_history: bool,
     digest: u64,
     events: u64,
@@ -91,6 +105,33 @@ impl Witness {
             inner.break_one(self.clock.elapsed(), invariant, what);
         }
         answer
+    }
+
+    /// A fault that keeps a pod (none: every pod) from its work begins, or ends.
+    pub fn trouble(&self, pod: Option<&PodAddress>, begins: bool) {
+        let at = self.clock.elapsed();
+        let mut inner = self.lock();
+        let trouble = inner.troubles.entry(pod.cloned()).or_default();
+        trouble.until = at + TROUBLE_ECHO;
+        trouble.now = if begins {
+            trouble.now + 1
+        } else {
+            trouble.now.saturating_sub(1)
+        };
+    }
+
+    /// Whether nothing kept a pod from its work since then.
+    pub(crate) fn was_well(&self, pod: &PodAddress, since: Duration) -> bool {
+        let inner = self.lock();
+        [None, Some(pod.clone())].iter().all(|pod| {
+            let trouble = inner.troubles.get(pod).copied().unwrap_or_default();
+            trouble.now == 0 && trouble.until <= since
+        })
+    }
+
+    /// Time since the world began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
     }
 
     /// Notes that an invariant is broken.
@@ -141,6 +182,7 @@ impl Witness {
 
     /// A guest begins at this step.
     pub fn begins(&self, run: &RunId, fence: Fence, attempt: u32, step: u32) {
+        self.with(|ledger, _| ledger.guest_begins(run, fence));
         self.lock().begun += 1;
         self.event("guest-begins", run.as_str(), || {
             format!("attempt {attempt} fence {fence} step {step}")

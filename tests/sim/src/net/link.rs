@@ -43,7 +43,7 @@ impl Link {
         F: Future<Output = Result<T>> + Send + 'static,
         R: FnOnce(Arc<dyn Store>) -> F + Send + 'static,
     {
-        let fate = self.net.fate(&self.pod);
+        let fate = self.net.fate(&self.pod, verb);
         if let Fate::Plain { trip } = fate {
             tokio::time::sleep(trip).await;
             let store = self.net.store(verb)?;
@@ -139,7 +139,7 @@ struct LinkConsumer {
 #[async_trait]
 impl Consumer for LinkConsumer {
     async fn take(&mut self, wait: Duration, max: usize) -> Result<Vec<Taken>> {
-        let fate = self.net.fate(&self.me.address);
+        let fate = self.net.fate(&self.me.address, "take");
         let asked = self.net.sets_out("take", fate).await?;
         let inner = match &mut self.inner {
             Some(inner) => inner,

@@ -11,6 +11,9 @@ use wasmcron_core::ids::PodAddress;
 use wasmcron_store::control::{WAKES_MAX, Wake};
 use wasmcron_store::{Result, Store, StoreError};
 
+use crate::layer::Layered;
+use crate::mutants::ClaimForgotten;
+
 pub use link::Link;
 
 /// How long a pod waits for an answer.
@@ -72,6 +75,9 @@ struct State {
     dice: fastrand::Rng,
     weather: Weather,
     links: BTreeMap<PodAddress, LinkState>,
+    /// What shall become of requests to come.
+    plans: Vec<(PodAddress, &'static str, Fate)>,
+    forgets_claims: bool,
     down: bool,
     epoch: u64,
     requests: u64,
@@ -94,6 +100,8 @@ impl Network {
                 dice: fastrand::Rng::with_seed(seed),
                 weather: Weather::default(),
                 links: BTreeMap::new(),
+                plans: Vec::new(),
+                forgets_claims: false,
                 down: false,
                 epoch: 0,
                 requests: 0,
@@ -115,6 +123,26 @@ impl Network {
     /// Weather for one link.
     pub fn set_weather_of(&self, pod: &PodAddress, weather: Weather) {
         self.lock().links.entry(pod.clone()).or_default().weather = weather;
+    }
+
+    /// Says what becomes of a pod's next request of this verb; said again, of the one after it.
+    pub fn plan(&self, pod: &PodAddress, verb: &'static str, fate: Fate) {
+        self.lock().plans.push((pod.clone(), verb, fate));
+    }
+
+    /// From now on pods give a claim up that was not answered.
+    pub(crate) fn forget_claims(&self) {
+        self.lock().forgets_claims = true;
+    }
+
+    /// A pod's way to the store.
+    #[must_use]
+    pub fn way(&self, link: Link) -> Arc<dyn Store> {
+        let link: Arc<dyn Store> = Arc::new(link);
+        if self.lock().forgets_claims {
+            return Arc::new(Layered(ClaimForgotten(link)));
+        }
+        link
     }
 
     /// Cuts a link, or mends it.
@@ -170,9 +198,17 @@ impl Network {
     }
 
     /// Throws the dice for one request.
-    pub(crate) fn fate(&self, pod: &PodAddress) -> Fate {
+    pub(crate) fn fate(&self, pod: &PodAddress, verb: &'static str) -> Fate {
         let mut state = self.lock();
         state.requests += 1;
+        if let Some(at) = state
+            .plans
+            .iter()
+            .position(|plan| plan.0 == *pod && plan.1 == verb)
+        {
+            state.mishaps += 1;
+            return state.plans.remove(at).2;
+        }
         let link = state.links.get(pod).copied().unwrap_or_default();
         let fate = match link.cut {
             Some(Cut::Silent) => Fate::Rough {

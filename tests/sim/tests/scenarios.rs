@@ -1,0 +1,189 @@
+//! Single cases by hand, over the production services: each names the case or the schedule it plays.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use wasmcron_core::job::{MisfirePolicy, Overlap};
+use wasmcron_core::run::RunState;
+use wasmcron_sim::mutants::Mutant;
+use wasmcron_sim::scenario::{Lost, Script, job, model, play};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The scene must pass, and must fail with the rule left out.
+macro_rules! needs {
+    ($mutant:ident, $pods:expr, $jobs:expr, $scene:expr) => {{
+        play($pods, $jobs, None, $scene)?;
+        ensure!(
+            play($pods, $jobs, Some(Mutant::$mutant), $scene).is_err(),
+            "it passes without the rule"
+        );
+        Ok(())
+    }};
+}
+
+#[test]
+fn c20_a_firing_that_is_looked_at_late_runs_once_for_its_own_time() -> Result<()> {
+    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
+    play(1, jobs, None, async |s| {
+        let due = s.next("sync").await?;
+        s.until_time(due - SECOND).await;
+        let gate = s.pod(0).freeze();
+        s.wait(3 * SECOND).await;
+        gate.into_iter().for_each(|gate| gate.reopen());
+        let run = s.run_in("sync", RunState::Succeeded).await?;
+        ensure!(run.nominal == due, "{} ran instead of {due}", run.nominal);
+        Ok(())
+    })
+}
+
+#[test]
+fn c23_a_leader_that_restarts_within_the_minute_does_not_fire_again() -> Result<()> {
+    let jobs = vec![job("sync", 60 * SECOND, model(1, 50))?];
+    play(2, jobs, None, async |s| {
+        let due = s.next("sync").await?;
+        s.run_in("sync", RunState::Succeeded).await?;
+        let leader = s.leader().await?;
+        s.pod(leader).kill();
+        s.wait(SECOND).await;
+        s.pod(leader).start();
+        s.until_time(due + 50 * SECOND).await;
+        ensure!(s.runs("sync").await?.len() == 1, "it fired again");
+        Ok(())
+    })
+}
+
+#[test]
+fn c25_a_firing_survives_the_death_of_its_leader_just_before() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        let due = s.next("sync").await?;
+        let leader = s.leader().await?;
+        s.until_time(due - SECOND).await;
+        s.pod(leader).kill();
+        let run = s.run_in("sync", RunState::Succeeded).await?;
+        ensure!(run.nominal == due, "{} ran instead of {due}", run.nominal);
+        s.pod(leader).start();
+        Ok(())
+    };
+    let jobs = vec![job("sync", 60 * SECOND, model(1, 50))?];
+    needs!(FollowerAdvances, 2, jobs.clone(), scene)
+}
+
+#[test]
+fn c41_a_finish_whose_answer_is_lost_is_told_that_it_finished() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        s.lose(0, "finish", Lost::Answer);
+        s.run_in("sync", RunState::Succeeded).await?;
+        s.wait(5 * SECOND).await;
+        Ok(())
+    };
+    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
+    needs!(FinishOnce, 1, jobs.clone(), scene)
+}
+
+#[test]
+fn c44_a_frozen_pod_s_late_success_does_not_count() -> Result<()> {
+    let jobs = vec![job("sync", 60 * SECOND, model(8, 500))?];
+    play(3, jobs, None, async |s| {
+        let run = s.run_in("sync", RunState::Running).await?;
+        let first = s.executing(&run.run).await?;
+        s.wait(SECOND).await;
+        let gate = s.pod(first).freeze();
+        s.wait(14 * SECOND).await;
+        gate.into_iter().for_each(|gate| gate.reopen());
+        let ended = s.end_of(&run.run).await?;
+        ensure!(
+            ended.state == RunState::Succeeded,
+            "it ended as {:?}",
+            ended.state
+        );
+        ensure!(
+            ended.attempts.len() == 2,
+            "{} attempts",
+            ended.attempts.len()
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn c48_a_claim_whose_first_answer_is_lost_begins_once() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        s.lose(0, "claim", Lost::Answer);
+        let run = s.run_in("sync", RunState::Succeeded).await?;
+        ensure!(run.attempts.len() == 1, "{} attempts", run.attempts.len());
+        Ok(())
+    };
+    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
+    needs!(ClaimOnce, 1, jobs.clone(), scene)
+}
+
+#[test]
+fn claiming_is_read_again_when_the_reply_of_a_take_is_lost() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        let due = s.next("sync").await?;
+        for _ in 0..20 {
+            s.lose(0, "take", Lost::Answer);
+        }
+        let run = s.run_in("sync", RunState::Succeeded).await?;
+        ensure!(
+            run.ended_at.is_some_and(|at| at < due + 10 * SECOND),
+            "it came late"
+        );
+        Ok(())
+    };
+    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
+    needs!(ClaimingNotRead, 1, jobs.clone(), scene)
+}
+
+#[test]
+fn a_checkpoint_whose_answer_is_lost_is_saved_again() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        s.lose(0, "save_checkpoint", Lost::Answer);
+        let run = s.run_in("sync", RunState::Succeeded).await?;
+        ensure!(run.attempts.len() == 1, "{} attempts", run.attempts.len());
+        Ok(())
+    };
+    let jobs = vec![job("sync", 30 * SECOND, model(3, 50))?];
+    needs!(SaveOnce, 1, jobs.clone(), scene)
+}
+
+#[test]
+fn a_campaign_whose_answer_is_lost_is_won_by_its_repeat() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        s.lose(0, "campaign", Lost::Answer);
+        s.run_in("sync", RunState::Succeeded).await?;
+        Ok(())
+    };
+    let jobs = vec![job("sync", 10 * SECOND, model(1, 50))?];
+    needs!(CampaignHeld, 1, jobs.clone(), scene)
+}
+
+#[test]
+fn a_firing_that_waits_for_the_run_before_it_runs_after_it() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        s.run_in("sync", RunState::Parked).await?;
+        s.wait(20 * SECOND).await;
+        Ok(())
+    };
+    let mut sync = job("sync", 10 * SECOND, model(24, 500))?;
+    sync.definition.overlap = Overlap::Queue;
+    needs!(ParkedForgotten, 1, vec![sync.clone()], scene)
+}
+
+#[test]
+fn c52_a_leader_whose_clock_is_wrong_neither_repeats_nor_forgets() -> Result<()> {
+    let mut sync = job("sync", 20 * SECOND, model(1, 50))?;
+    sync.definition.misfire.policy = MisfirePolicy::All { max: 10 };
+    play(3, vec![sync], None, async |s| {
+        s.pod(1).wall().step(300_000);
+        s.pod(2).wall().step(-300_000);
+        for _ in 0..3 {
+            let leader = s.leader().await?;
+            s.pod(leader).kill();
+            s.wait(25 * SECOND).await;
+            s.pod(leader).start();
+        }
+        Ok(())
+    })
+}

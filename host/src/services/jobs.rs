@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::sync::watch;
 use wasmcron_core::ids::JobName;
 use wasmcron_core::job::Job;
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::JobReport;
+
+use super::observed::{Observer, Source};
 
 /// A job this pod serves.
 #[derive(Clone, Debug)]
@@ -22,14 +23,14 @@ pub struct Known {
 #[derive(Debug)]
 pub struct JobBook {
     jobs: RwLock<Arc<BTreeMap<JobName, Known>>>,
-    version: watch::Sender<u64>,
+    version: Source<()>,
 }
 
 impl Default for JobBook {
     fn default() -> Self {
         JobBook {
             jobs: RwLock::default(),
-            version: watch::Sender::new(0),
+            version: Source::new(()),
         }
     }
 }
@@ -80,13 +81,13 @@ impl JobBook {
             return false;
         }
         *self.jobs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
-        self.version.send_modify(|version| *version += 1);
+        self.version.change_if(|()| true);
         true
     }
 
-    /// Grows with every change.
+    /// Tells of every change from now on.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    pub fn changes(&self) -> Observer<()> {
+        self.version.observe()
     }
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use wasmcron_core::decide::elect::{self, Part};
 use wasmcron_core::ids::PodRef;
 use wasmcron_store::leadership::TermRef;
 
 use super::machine::Machine;
+use super::observed::{Observer, Source};
 
 /// The elector's end: it alone says what part the pod plays.
 #[derive(Debug)]
-pub struct LeadSetter(watch::Sender<Part>);
+pub struct LeadSetter(Source<Part>);
 
 /// What the other loops see. A term is only handed out while the lease lasts by this pod's clock;
 /// the store refuses what is written with one that ended.
@@ -20,22 +20,23 @@ pub struct LeadSetter(watch::Sender<Part>);
 pub struct Lead {
     me: PodRef,
     machine: Arc<dyn Machine>,
-    part: watch::Receiver<Part>,
+    part: Observer<Part>,
 }
 
 /// Both ends; the pod begins as a follower that campaigns at once.
 #[must_use]
 pub fn channel(me: PodRef, machine: Arc<dyn Machine>) -> (LeadSetter, Lead) {
-    let (sender, part) = watch::channel(Part::Follower {
+    let source = Source::new(Part::Follower {
         campaign_at: Duration::ZERO,
     });
-    (LeadSetter(sender), Lead { me, machine, part })
+    let part = source.observe();
+    (LeadSetter(source), Lead { me, machine, part })
 }
 
 impl LeadSetter {
     /// Says what part the pod plays from now on.
     pub fn set(&self, part: Part) {
-        self.0.send_if_modified(|known| {
+        self.0.change_if(|known| {
             let changed = *known != part;
             *known = part;
             changed
@@ -47,7 +48,7 @@ impl Lead {
     /// The pod's claim, if it leads now.
     #[must_use]
     pub fn term(&self) -> Option<TermRef> {
-        let term = elect::term(*self.part.borrow(), self.machine.boot())?;
+        let term = elect::term(self.part.get(), self.machine.boot())?;
         Some(TermRef {
             pod: self.me.clone(),
             term,
@@ -60,17 +61,12 @@ impl Lead {
             if let Some(term) = self.term() {
                 return term;
             }
-            if self.part.changed().await.is_err() {
-                // The elector is gone, so this pod will never lead again.
-                std::future::pending::<()>().await;
-            }
+            self.part.changed().await;
         }
     }
 
     /// Waits for the next change of the pod's part.
     pub async fn changed(&mut self) {
-        if self.part.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.part.changed().await;
     }
 }

@@ -18,6 +18,7 @@ mod lease;
 mod loops;
 mod machine;
 mod metrics;
+mod observed;
 mod outage;
 mod overlap;
 mod plugins;

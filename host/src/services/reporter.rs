@@ -19,7 +19,7 @@ pub async fn run(pod: Arc<Pod>) {
     let (mut jobs, mut plugins) = (pod.jobs.changes(), pod.plugins.changes());
     let mut said = None;
     loop {
-        jobs.borrow_and_update();
+        jobs.take();
         plugins.borrow_and_update();
         let report = pod.report();
         count_plugins(&pod);
@@ -52,7 +52,7 @@ pub async fn run(pod: Arc<Pod>) {
         tokio::select! {
             biased;
             () = pod.stopped.cancelled() => return,
-            _ = jobs.changed() => {}
+            () = jobs.changed() => {}
             _ = plugins.changed() => {}
         }
     }

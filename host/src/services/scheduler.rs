@@ -108,7 +108,7 @@ pub async fn run(pod: Arc<Pod>) {
             biased;
             () = pod.stopped.cancelled() => return,
             () = lead.changed() => {}
-            _ = jobs.changed() => {}
+            () = jobs.changed() => {}
             wake = wakes.recv() => heed(wake, &mut board),
             () = tokio::time::sleep(wait) => {}
         }

@@ -5,8 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use wasmcron_core::job::{MisfirePolicy, Overlap};
 use wasmcron_core::run::RunState;
+use wasmcron_core::task::Reason;
 use wasmcron_sim::mutants::Mutant;
 use wasmcron_sim::scenario::{Lost, Script, job, model, play};
+use wasmcron_store::embedded::engine::{Key, Tx as _};
+use wasmcron_store::embedded::records::Lock;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -184,6 +187,98 @@ fn c52_a_leader_whose_clock_is_wrong_neither_repeats_nor_forgets() -> Result<()>
             s.wait(25 * SECOND).await;
             s.pod(leader).start();
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn c20_a_firing_that_is_a_minute_late_is_caught_up() -> Result<()> {
+    let jobs = vec![job("sync", 300 * SECOND, model(2, 50))?];
+    play(1, jobs, None, async |s| {
+        let due = s.next("sync").await?;
+        s.until_time(due - SECOND).await;
+        let gate = s.pod(0).freeze();
+        s.wait(63 * SECOND).await;
+        gate.into_iter().for_each(|gate| gate.reopen());
+        let run = s.run_in("sync", RunState::Succeeded).await?;
+        ensure!(run.nominal == due, "{} ran instead of {due}", run.nominal);
+        ensure!(run.reason == Reason::CatchUp, "{:?}", run.reason);
+        Ok(())
+    })
+}
+
+#[test]
+fn c39_an_attempt_without_a_lock_is_followed_by_another() -> Result<()> {
+    let jobs = vec![job("sync", 120 * SECOND, model(20, 1_000))?];
+    play(2, jobs, None, async |s| {
+        let run = s.run_in("sync", RunState::Running).await?;
+        s.wait(5 * SECOND).await;
+        s.world
+            .engine
+            .edit(|tx| tx.remove::<Lock>(&Key::named("sync")))?;
+        let ended = s.end_of(&run.run).await?;
+        ensure!(ended.state == RunState::Succeeded, "{:?}", ended.state);
+        let attempts = ended.attempts.len();
+        ensure!(attempts == 2, "{attempts} attempts");
+        Ok(())
+    })
+}
+
+#[test]
+fn c47_a_copy_in_the_queue_of_a_pod_that_was_away_is_inert() -> Result<()> {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let jobs = names
+        .iter()
+        .map(|name| job(name, 300 * SECOND, model(3, 100)))
+        .collect::<Result<Vec<_>>>()?;
+    play(3, jobs, None, async |s| {
+        let leader = s.leader().await?;
+        let due = s.next("a").await?;
+        s.until_time(due - Duration::from_millis(500)).await;
+        let others = (0..3).filter(|pod| *pod != leader);
+        let gates: Vec<_> = others.filter_map(|pod| s.pod(pod).freeze()).collect();
+        s.wait(30 * SECOND).await;
+        gates.iter().for_each(|gate| gate.reopen());
+        s.wait(30 * SECOND).await;
+        for name in names {
+            let runs = s.runs(name).await?;
+            ensure!(runs.len() == 1, "{name} has {} runs", runs.len());
+            ensure!(
+                runs[0].state == RunState::Succeeded,
+                "{name}: {:?}",
+                runs[0].state
+            );
+            ensure!(
+                runs[0].attempts.len() == 1,
+                "{name}: {} attempts",
+                runs[0].attempts.len()
+            );
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_tick_that_comes_some_milliseconds_early_fires_its_own_time_once() -> Result<()> {
+    let jobs = vec![job("sync", 10 * SECOND, model(1, 10))?];
+    play(2, jobs, None, async |s| {
+        let first = s.next("sync").await?;
+        // The pods' estimate of the store's clock is ahead from now on, until it is measured again.
+        for back in [3, 8, 20] {
+            let due = s.next("sync").await?;
+            s.until_time(due - SECOND).await;
+            s.world.store_wall.step(-back);
+            s.until_time(due + 2 * SECOND).await;
+        }
+        let mut nominal: Vec<_> = s
+            .runs("sync")
+            .await?
+            .iter()
+            .map(|run| run.nominal)
+            .collect();
+        nominal.sort_unstable();
+        let wanted: Vec<_> = (0..3).map(|n| first + n * 10 * SECOND).collect();
+        ensure!(nominal == wanted, "{nominal:?} ran instead of {wanted:?}");
         Ok(())
     })
 }

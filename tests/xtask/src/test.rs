@@ -178,8 +178,9 @@ fn unit(toolchain: &Toolchain, server: &Path) -> Result<()> {
 /// The fixed seeds, with the program that was built for the tests.
 fn sim() -> Result<()> {
     build::programs()?;
-    let mut sim = Command::new(build::folder().join("sim"));
-    host::run(sim.args(["--seeds", SIM_SEEDS]), LIMIT)
+    let sim = || Command::new(build::folder().join("sim"));
+    host::run(sim().args(["--seeds", SIM_SEEDS]), LIMIT)?;
+    host::run(sim().arg("--mutants"), LIMIT)
 }
 
 /// Test binaries of the package `wasmcron-tests`.

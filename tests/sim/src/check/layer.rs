@@ -312,6 +312,7 @@ impl Layer for Watched {
         counted: bool,
     ) -> Result<Republished> {
         let leads = self.leads(term).await;
+        let before = self.state(run).await;
         let alive = match seen {
             Seen::Running(fence) => self.is_alive(run, fence).await,
             Seen::Scheduled(_) => false,
@@ -323,6 +324,15 @@ impl Layer for Watched {
         self.witness.event("republish", run.as_str(), || {
             format!("{seen:?} to {to}: {answer:?} ({why})")
         });
+        if answer == Republished::Cancelled && before.is_none() {
+            self.must_lead(leads, term, run.as_str());
+            if let Seen::Running(fence) = seen {
+                self.must_be_dead(alive, run, fence);
+                self.witness
+                    .with(|ledger, broken| ledger.closed(run, fence, broken));
+            }
+            self.ended(run, RunState::Cancelled);
+        }
         if answer == Republished::Republished {
             self.must_lead(leads, term, run.as_str());
             self.was_not_forgotten(run, seen, why);

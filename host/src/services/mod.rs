@@ -7,6 +7,7 @@
 mod attempts;
 mod bridge;
 mod clock;
+mod conclude;
 mod definitions;
 mod drain;
 mod elector;

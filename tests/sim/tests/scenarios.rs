@@ -282,3 +282,27 @@ fn a_tick_that_comes_some_milliseconds_early_fires_its_own_time_once() -> Result
         Ok(())
     })
 }
+
+/// Found by the simulation: the cursor of the copy that took over was earlier than the leader remembered,
+/// and the next firing jumped over the lost one.
+#[test]
+fn a_failover_that_loses_a_firing_does_not_hide_it() -> Result<()> {
+    let scene = async |s: std::sync::Arc<Script>| {
+        let due = s.next("sync").await?;
+        s.until_time(due - Duration::from_millis(100)).await;
+        let (records, ledger) = (s.world.engine.snapshot(), s.world.witness.snapshot());
+        s.until_time(due + SECOND).await;
+        ensure!(s.runs("sync").await?.len() == 1, "it did not fire");
+        // Nobody's connection breaks, so nobody has a reason to look again.
+        s.world.engine.restore(&records);
+        s.world.witness.restore(&ledger);
+        s.until_time(due + 25 * SECOND).await;
+        let ran = s.runs("sync").await?.iter().any(|run| run.nominal == due);
+        let gaps = s.store().gaps(&"sync".parse()?, 10).await?;
+        let passed = gaps.iter().any(|gap| gap.from <= due && due <= gap.to);
+        ensure!(ran || passed, "{due} has no answer");
+        Ok(())
+    };
+    let jobs = vec![job("sync", 10 * SECOND, model(1, 50))?];
+    needs!(AfterIgnored, 2, jobs.clone(), scene)
+}

@@ -23,7 +23,7 @@ pub(super) struct Readiness {
     leader: bool,
     draining: bool,
     running: usize,
-    seconds_since_heartbeat: f64,
+    seconds_since_heartbeat: Option<f64>,
     seconds_since_take: f64,
     problems: Vec<String>,
 }
@@ -36,8 +36,11 @@ pub(super) async fn alive() -> &'static str {
 /// The store answers and tasks are taken.
 pub(super) async fn ready(State(pod): State<Arc<Pod>>) -> (StatusCode, Json<Readiness>) {
     let window = pod.settings.subscribers.window.get();
-    let last_beat = Duration::from_millis(pod.last_beat.load(Ordering::Relaxed));
-    let beat = pod.machine.boot().saturating_sub(last_beat);
+    let last_beat = match pod.last_beat.load(Ordering::Relaxed) {
+        0 => None,
+        last => Some(Duration::from_millis(last)),
+    };
+    let beat = last_beat.map(|last| pod.machine.boot().saturating_sub(last));
     let take = pod.clock.now().since(Timestamp::from_millis(
         pod.last_take.load(Ordering::Relaxed),
     ));
@@ -45,11 +48,13 @@ pub(super) async fn ready(State(pod): State<Arc<Pod>>) -> (StatusCode, Json<Read
     let full = running >= usize::try_from(pod.capacity).unwrap_or(usize::MAX);
     let draining = pod.attempts.is_draining();
     let mut problems = Vec::new();
-    if beat > window {
-        problems.push(format!(
+    match beat {
+        None => problems.push("the pod starts: no heartbeat was acknowledged yet".into()),
+        Some(beat) if beat > window => problems.push(format!(
             "no heartbeat was acknowledged for {} s",
             beat.as_secs()
-        ));
+        )),
+        Some(_) => {}
     }
     // A pod whose slots are all taken rightly asks for nothing.
     if take > window && !full {
@@ -73,7 +78,7 @@ pub(super) async fn ready(State(pod): State<Arc<Pod>>) -> (StatusCode, Json<Read
         leader: pod.lead.term().is_some(),
         draining,
         running,
-        seconds_since_heartbeat: beat.as_secs_f64(),
+        seconds_since_heartbeat: beat.map(|beat| beat.as_secs_f64()),
         seconds_since_take: take.as_secs_f64(),
         problems,
     };

@@ -15,7 +15,7 @@ use wasmcron_store::control::Wake;
 use wasmcron_store::runs::Retention;
 
 use super::attempts::Attempts;
-use super::clock::{StoreClock, boot_millis};
+use super::clock::StoreClock;
 use super::jobs::JobBook;
 use super::lead::{self, Lead, LeadSetter};
 use super::machine::Machine;
@@ -63,7 +63,7 @@ pub struct Pod {
     pub extend_now: Notify,
     /// When the subscriber last got an answer, by the store's clock.
     pub last_take: AtomicI64,
-    /// When the last heartbeat was acknowledged, in milliseconds since boot.
+    /// When the last heartbeat was acknowledged, in milliseconds since boot; 0 before the first.
     pub last_beat: AtomicU64,
     /// Cancelled when an operator asks the pod to leave, through the store.
     pub asked_to_leave: CancellationToken,
@@ -152,7 +152,7 @@ impl Pod {
             beat_now: Notify::new(),
             extend_now: Notify::new(),
             last_take: AtomicI64::new(started.as_millis()),
-            last_beat: AtomicU64::new(boot_millis(&*machine)),
+            last_beat: AtomicU64::new(0),
             asked_to_leave: CancellationToken::new(),
             leaving: CancellationToken::new(),
             stopped: CancellationToken::new(),

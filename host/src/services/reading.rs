@@ -126,6 +126,10 @@ async fn read_changes(pod: &Pod, board: &mut Board) -> Result<()> {
     loop {
         let (version, jobs) = match pod.store.changes(board.reading.version).await? {
             Changes::Jobs { version, jobs } => (version, jobs),
+            // Where no change was ever noted there is none that this pod does not know of.
+            Changes::Everything { version } if board.reading.version == Some(version) => {
+                return Ok(());
+            }
             Changes::Everything { .. } => {
                 board.reading.whole_at = board.reading.whole_from;
                 return Ok(());

@@ -306,3 +306,17 @@ fn a_failover_that_loses_a_firing_does_not_hide_it() -> Result<()> {
     let jobs = vec![job("sync", 10 * SECOND, model(1, 50))?];
     needs!(AfterIgnored, 2, jobs.clone(), scene)
 }
+
+/// A store in which no job was ever opened has no list of changes: that is no reason to read it again
+/// and again.
+#[test]
+fn a_leader_without_jobs_rests() -> Result<()> {
+    play(1, Vec::new(), None, async |s| {
+        s.leader().await?;
+        let before = s.world.net.counts().0;
+        s.wait(60 * SECOND).await;
+        let asked = s.world.net.counts().0 - before;
+        ensure!(asked < 1_000, "{asked} requests in a minute");
+        Ok(())
+    })
+}

@@ -203,8 +203,9 @@ impl Teller {
     /// The jobs with their keys.
     fn list(&self) {
         if self.jobs.is_empty() {
-            self.screen
-                .say("no job: put a plugin (*.wasm) into the folder");
+            self.screen.say(
+                "no job: put a plugin (*.wasm) into the folder, or mend the file that was refused",
+            );
         }
         for (place, job) in self.jobs.iter().enumerate() {
             let key = keys::key_of(place).unwrap_or(' ');

@@ -22,6 +22,8 @@ use crate::plan::{Fault, What};
 use crate::pod::Host;
 use crate::world::World;
 
+/// Failovers up to this long break no connection.
+const UNSEEN_MAX: Duration = Duration::from_millis(1_500);
 /// How often an operator repeats a request that had no answer.
 const OPERATOR_TRIES: u32 = 40;
 /// How long the operator waits before that.
@@ -159,7 +161,11 @@ impl Hand {
         tokio::time::sleep_until(self.clock.at(fault.at)).await;
         self.witness.event("fault", "", || fault.to_string());
         self.witness.trouble(None, true);
-        self.net.set_down(true);
+        // A short one happens behind a proxy: nobody's connection breaks.
+        let is_seen = fault.lasts > UNSEEN_MAX;
+        if is_seen {
+            self.net.set_down(true);
+        }
         self.engine.restore(&records);
         self.witness.restore(&ledger);
         self.store_wall.step(clock_ms);

@@ -123,6 +123,12 @@ impl Layer for HeldLeftOut {
         let (mut answers, mut failed) = (Vec::new(), BTreeSet::new());
         for decision in decisions {
             let (job, _) = job_and_end(decision);
+            // A target that left this very moment, as any store may find it: rare in a random world.
+            if matches!(decision, Decision::Fire { .. }) && self.0.chance(5) {
+                failed.insert(job.clone());
+                answers.push(Published::NoPod);
+                continue;
+            }
             let one = if failed.contains(job) {
                 from_anywhere(decision)
             } else {

@@ -4,6 +4,7 @@
 //! then a backend. Losing a race is an answer, not an error; an error says nothing of whether the
 //! request was applied, and every verb answers a repeat as it answered the first.
 
+mod base;
 pub mod control;
 pub mod embedded;
 pub mod error;

@@ -11,6 +11,11 @@ use crate::leadership::TermRef;
 use crate::page::PageCursor;
 use crate::runs::Retention;
 
+/// Who quarantines.
+pub(crate) const PLATFORM: &str = "wasmcron";
+/// Why a run ends whose entry is buried.
+pub(crate) const BURIED: &str = "its entry in the store was corrupt";
+
 /// How the caller saw an entry; a verb is applied only if it still is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {

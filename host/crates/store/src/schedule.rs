@@ -22,6 +22,8 @@ pub const PAGE_MAX: usize = 1_000;
 pub const CHANGES_KEPT: usize = 20_000;
 /// How far ahead of the store's clock a nominal time may lie, in milliseconds.
 pub const EARLY_MS: i64 = 2_000;
+/// Why a run waits that somebody asked for.
+pub(crate) const ASKED_FOR: &str = "asked for";
 /// How long idempotency keys are remembered.
 pub(crate) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Nominal times counted for a gap of a pause; a longer pause counts as this many.

@@ -3,56 +3,20 @@
 
 use redis::Value;
 use serde::{Deserialize, Serialize};
-use wasmcron_core::ids::{Digest, PodAddress, RunId, RunKey};
+use wasmcron_core::ids::PodAddress;
 use wasmcron_core::run::Checkpoint;
-use wasmcron_core::task::{Reason, TASK_MAX_BYTES, Task};
+use wasmcron_core::task::{TASK_MAX_BYTES, Task};
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{DelayedEntry, LockHolder, RunningEntry, ScheduledEntry};
 
 use super::errors::broken;
 use super::keys::Keys;
+use crate::base::Base;
 use crate::error::{Result, StoreError};
 use crate::queue::Taken;
 
 /// Why a text does not decode.
 pub(super) type Decoded<T> = std::result::Result<T, String>;
-
-/// What never changes about a run. Also kept in its record.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Base {
-    pub(super) run: RunId,
-    pub(super) nominal: Timestamp,
-    /// Why the run exists; why its next attempt happens stands outside.
-    pub(super) reason: Reason,
-    pub(super) params: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    digest: Option<Digest>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) of: Option<RunId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    trace: Option<String>,
-}
-
-impl Base {
-    /// What is known of a run whose record lost its task.
-    pub(super) fn unknown(run: &RunId) -> Base {
-        let nominal = match run.key() {
-            RunKey::Nominal(at) => at,
-            RunKey::Manual(id) => {
-                Timestamp::from_millis(i64::try_from(id.timestamp_ms()).unwrap_or(0))
-            }
-        };
-        Base {
-            run: run.clone(),
-            nominal,
-            reason: Reason::Scheduled,
-            params: "{}".to_owned(),
-            digest: None,
-            of: None,
-            trace: None,
-        }
-    }
-}
 
 /// A value as JSON without bars. A bar can only stand inside a JSON string, where it has an escape.
 pub(super) fn bar_free<T: Serialize + ?Sized>(value: &T) -> String {
@@ -80,16 +44,8 @@ pub(super) fn from_word<T: for<'de> Deserialize<'de>>(word: &str) -> Decoded<T> 
 
 /// Writes a task; refuses one over the limit.
 pub(super) fn task_text(task: &Task) -> Result<String> {
-    let base = Base {
-        run: task.run.clone(),
-        nominal: task.nominal,
-        reason: task.reason,
-        params: task.params.clone(),
-        digest: task.digest.clone(),
-        of: task.of.clone(),
-        trace: task.trace.clone(),
-    };
-    let json = serde_json::to_string(&base).map_err(|error| broken("task", error.to_string()))?;
+    let json = serde_json::to_string(&Base::of(task))
+        .map_err(|error| broken("task", error.to_string()))?;
     let avoid: Vec<&str> = task.avoid.iter().map(PodAddress::as_str).collect();
     let text = format!(
         "{}|{}|{}|{}|{}|{}|{json}",
@@ -361,6 +317,9 @@ pub(super) fn corrupt(key: String, what: &'static str) -> impl FnOnce(String) ->
 
 #[cfg(test)]
 mod tests {
+    use wasmcron_core::ids::RunId;
+    use wasmcron_core::task::Reason;
+
     use super::*;
 
     fn sample() -> Task {

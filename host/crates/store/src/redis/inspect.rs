@@ -11,13 +11,13 @@ use wasmcron_core::view::{DelayedEntry, Gap, Hold};
 
 use super::RedisStore;
 use super::codec::{
-    Base, Decoded, bar_free, checkpoint_of, corrupt, delayed_of, from_word, pairs, text, text_of,
-    texts,
+    Decoded, bar_free, checkpoint_of, corrupt, delayed_of, from_word, pairs, text, text_of, texts,
 };
 use super::errors::broken;
 use super::recovery::current_recoveries;
 use super::script::{Call, Verb};
 use super::views::stop_of;
+use crate::base::Base;
 use crate::error::Result;
 use crate::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage, Rewound};
 use crate::schedule::PAGE_MAX;

@@ -14,12 +14,11 @@ use super::views::hold_text;
 use crate::error::Result;
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
-use crate::recovery::{Losing, Loss, Page, Recovery, Register, Republished, Seen};
+use crate::recovery::{
+    BURIED, Losing, Loss, PLATFORM, Page, Recovery, Register, Republished, Seen,
+};
 use crate::runs::Retention;
 use crate::schedule::PAGE_MAX;
-
-/// Who quarantines.
-const PLATFORM: &str = "wasmcron";
 
 impl RedisStore {
     async fn register_page<T>(
@@ -253,7 +252,7 @@ impl Recovery for RedisStore {
                 Register::Running => "running",
                 Register::Delayed => "delayed",
             })
-            .arg(bar_free("its entry in the store was corrupt"))
+            .arg(bar_free(BURIED))
             .arg(px(retention.age))
             .arg(retention.runs.max(1));
         let answer = self.call(call).await?;

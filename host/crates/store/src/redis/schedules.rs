@@ -17,8 +17,9 @@ use crate::error::{Result, StoreError};
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
 use crate::schedule::{
-    Changes, Decision, DueDelayed, IDEMPOTENCY_KEPT, Opened, Operated, PAGE_MAX, PromoteAnswer,
-    PublishAnswer, Schedules, Submission, Submitted, ViewPage, ViewVersion, count_between,
+    ASKED_FOR, Changes, Decision, DueDelayed, IDEMPOTENCY_KEPT, Opened, Operated, PAGE_MAX,
+    PromoteAnswer, PublishAnswer, Schedules, Submission, Submitted, ViewPage, ViewVersion,
+    count_between,
 };
 
 /// Tries to resume a job whose cursor moves meanwhile.
@@ -265,7 +266,7 @@ impl Schedules for RedisStore {
             .arg(nominal)
             .arg(idempotency.map_or(String::new(), |key| bar_free(&key.body)))
             .arg(px(IDEMPOTENCY_KEPT))
-            .arg(bar_free("asked for"));
+            .arg(bar_free(ASKED_FOR));
         let answer = self.call(call).await?;
         Ok(match answer.word()? {
             "accepted" => Submitted::Accepted { run: run.clone() },

@@ -4,57 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use wasmcron_core::ids::{
-    Delivery, Digest, Fence, PodAddress, PodRef, RunId, RunKey, SessionId, Token,
-};
+use wasmcron_core::ids::{Delivery, Fence, PodAddress, PodRef, RunId, SessionId, Token};
 use wasmcron_core::run::Progress;
 use wasmcron_core::task::{Reason, Task};
 use wasmcron_core::time::Timestamp;
 
 use super::shared;
-
-/// What never changes about a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Base {
-    /// The run.
-    pub run: RunId,
-    /// The time it stands for.
-    pub nominal: Timestamp,
-    /// Why it exists.
-    pub reason: Reason,
-    /// Parameters as JSON text.
-    pub params: String,
-    /// The only plugin version that may run it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest: Option<Digest>,
-    /// The ended run that it was made of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<RunId>,
-    /// Trace context of the firing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<String>,
-}
-
-impl Base {
-    /// What is known of a run whose record lost its task.
-    pub(in crate::embedded) fn unknown(run: &RunId) -> Base {
-        let nominal = match run.key() {
-            RunKey::Nominal(at) => at,
-            RunKey::Manual(id) => {
-                Timestamp::from_millis(i64::try_from(id.timestamp_ms()).unwrap_or(0))
-            }
-        };
-        Base {
-            run: run.clone(),
-            nominal,
-            reason: Reason::Scheduled,
-            params: "{}".to_owned(),
-            digest: None,
-            of: None,
-            trace: None,
-        }
-    }
-}
+pub use crate::base::Base;
 
 /// A task: what never changes, and what does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,15 +34,7 @@ pub struct TaskRow {
 impl From<Task> for TaskRow {
     fn from(task: Task) -> TaskRow {
         TaskRow {
-            base: Arc::new(Base {
-                run: task.run,
-                nominal: task.nominal,
-                reason: task.reason,
-                params: task.params,
-                digest: task.digest,
-                of: task.of,
-                trace: task.trace,
-            }),
+            base: Arc::new(Base::of(&task)),
             attempt: task.attempt,
             failures: task.failures,
             idle_yields: task.idle_yields,

@@ -19,6 +19,9 @@ use crate::runs::Retention;
 /// Runs that the end of one takes off its job's list at most.
 const SURPLUS_MAX: usize = 100;
 
+/// Why a run is due again that was parked.
+pub(super) const ENDED: &str = "the run before it ended";
+
 /// How a run ends.
 pub(super) struct End {
     pub(super) state: RunState,
@@ -53,7 +56,7 @@ impl<T: Tx> Call<'_, T> {
             let Some(run) = run else { continue };
             let next = Names::with(names.job.clone(), &run);
             if let Some(waits) = self.good::<Delayed>(&next.run_key)? {
-                let (now, why) = (self.now, "the run before it ended");
+                let (now, why) = (self.now, ENDED);
                 return self.delay_run(&next, Some(now), why, waits.task.clone());
             }
         }

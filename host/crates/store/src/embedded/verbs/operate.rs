@@ -15,10 +15,9 @@ use crate::embedded::records::{
     Active, Cursor, Expiry, Idempotency, Parked, Paused, Quarantined, Schedule, TaskRow,
 };
 use crate::error::Result;
-use crate::schedule::{IDEMPOTENCY_KEPT, Operated, Submission, Submitted, count_between};
-
-/// Why a run waits that was asked for.
-const ASKED_FOR: &str = "asked for";
+use crate::schedule::{
+    ASKED_FOR, IDEMPOTENCY_KEPT, Operated, Submission, Submitted, count_between,
+};
 
 impl<T: Tx> Call<'_, T> {
     pub(in crate::embedded) fn submit(&mut self, submission: Submission) -> Result<Submitted> {

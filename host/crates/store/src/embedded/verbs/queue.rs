@@ -8,7 +8,7 @@ use wasmcron_core::task::Reason;
 use wasmcron_core::time::millis;
 
 use super::base::{delay, place, px};
-use super::ending::End;
+use super::ending::{ENDED, End};
 use super::entries::{attempt_key, parked_name};
 use super::{Call, Names};
 use crate::embedded::engine::{Found, Key, Range, Tx};
@@ -21,8 +21,6 @@ use crate::queue::{Attempt, Claim, Claimed, HandBack, Hold, Moved, Parked as Par
 
 /// The longest list of unclaimed entries that is read.
 const CLAIMING_MAX: usize = 1_000;
-/// Why a run is due again that was parked.
-const ENDED: &str = "the run before it ended";
 
 /// By what right an entry is given back.
 enum Held {

@@ -20,14 +20,9 @@ use crate::embedded::records::{
 use crate::error::Result;
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
-use crate::recovery::{Losing, Loss, Page, Register, Republished, Seen};
+use crate::recovery::{BURIED, Losing, Loss, PLATFORM, Page, Register, Republished, Seen};
 use crate::runs::Retention;
 use crate::schedule::PAGE_MAX;
-
-/// Who quarantines.
-const PLATFORM: &str = "wasmcron";
-/// Why a run ends that is buried.
-const BURIED: &str = "its entry in the store was corrupt";
 
 /// An entry as the caller saw it.
 struct Entry {

@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use wasmcron_core::ids::{Digest, PodRef, SessionId};
-use wasmcron_core::job::{
-    Allow, Definition, Job, Limits, Misfire, Overlap, Reload, Retry, StoredDefinition,
-};
-use wasmcron_core::schedule::{Schedule, Trigger};
+use wasmcron_core::job::{Job, StoredDefinition};
 use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::PodReport;
 use wasmcron_store::Store;
@@ -18,8 +15,8 @@ use wasmcron_store::leadership::{Campaign, TermRef};
 use wasmcron_tests::memory_store::MemoryEngine;
 
 use crate::check::Witness;
-use crate::clock::Clock;
-use crate::jobs::{Behaviour, PLUGIN};
+use crate::clock::{Clock, on_paused_time};
+use crate::jobs::{Behaviour, model, plain};
 use crate::net::Network;
 use crate::pod::{Ground, Host};
 
@@ -62,13 +59,7 @@ pub struct Cost {
 /// When it cannot be set up, or leadership changes while it is measured.
 pub fn measure(fleet: Fleet) -> Result<Cost> {
     let began = Instant::now();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .context("cannot create a runtime")?;
-    let cost = runtime.block_on(live(fleet));
-    runtime.shutdown_background();
+    let cost = on_paused_time(live(fleet));
     let took = began.elapsed();
     cost.map(|cost| Cost { took, ..cost })
 }
@@ -146,42 +137,12 @@ fn reading(hosts: &[Arc<Host>], ground: &Ground) -> Reading {
 /// A job that fires once a period, at a moment of its own, and does nothing.
 fn job(index: usize, period: Duration) -> Result<Arc<Job>> {
     let behaviour = Behaviour {
-        steps: 0,
-        step_ms: 0,
         save_every: 0,
-        fails: 0,
-        traps: 0,
-        hangs: 0,
-        heeds: true,
+        ..model(0, 0)
     };
-    let definition = Definition {
-        plugin: PLUGIN.parse()?,
-        enabled: true,
-        schedule: Schedule {
-            trigger: Trigger::Every { period },
-            starts: None,
-            ends: None,
-            jitter: period,
-        },
-        resumable: false,
-        auto_rerun: false,
-        exclusive: false,
-        timeout: Duration::from_secs(60),
-        run_timeout: None,
-        overlap: Overlap::Skip,
-        misfire: Misfire::default(),
-        retry: Retry::default(),
-        pods: std::collections::BTreeMap::new(),
-        digest: None,
-        params: serde_json::to_string(&behaviour)?,
-    };
-    Ok(Arc::new(Job {
-        name: format!("job-{index:06}").parse()?,
-        definition,
-        limits: Limits::default(),
-        allow: Allow::default(),
-        reload: Reload::Finish,
-    }))
+    let mut job = plain(&format!("job-{index:06}"), period, behaviour)?;
+    job.definition.schedule.jitter = period;
+    Ok(Arc::new(job))
 }
 
 /// Opens all jobs as a leader that came before, so that the fleet finds them in force.

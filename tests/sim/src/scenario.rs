@@ -10,6 +10,7 @@ use wasmcron_core::run::{RunRecord, RunState};
 use wasmcron_core::time::Timestamp;
 use wasmcron_store::Store;
 
+use crate::clock::on_paused_time;
 use crate::jobs;
 use crate::mutants::Mutant;
 use crate::net::Fate;
@@ -51,11 +52,7 @@ pub fn play<F: Future<Output = Result<()>>>(
     mutant: Option<Mutant>,
     scene: impl FnOnce(Arc<Script>) -> F,
 ) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()?;
-    let played = runtime.block_on(async {
+    on_paused_time(async {
         let setup = Setup {
             seed: 1,
             pods,
@@ -77,9 +74,7 @@ pub fn play<F: Future<Output = Result<()>>>(
             bail!("{first}\n{}", script.world.witness.history().join("\n"));
         }
         scene.with_context(|| script.world.witness.history().join("\n"))
-    });
-    runtime.shutdown_background();
-    played
+    })
 }
 
 impl Script {

@@ -12,7 +12,7 @@ use wasmcron_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use wasmcron_tests::memory_store::MemoryEngine;
 
 use crate::check::{Answers, Violation, Witness, check_answers};
-use crate::clock::{Clock, Wall};
+use crate::clock::{Clock, Wall, on_paused_time};
 use crate::faults::Hand;
 use crate::fragile::{Fragile, FragileLayer};
 use crate::jobs;
@@ -69,15 +69,7 @@ pub struct Outcome {
 /// # Errors
 /// When it could not be set up; what breaks in it is part of the outcome.
 pub fn run(setup: &Setup) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .context("cannot create a runtime")?;
-    let outcome = runtime.block_on(live(setup));
-    // What still waits for ever goes with the runtime.
-    runtime.shutdown_background();
-    outcome
+    on_paused_time(live(setup))
 }
 
 /// The world while it lasts.

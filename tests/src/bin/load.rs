@@ -1,11 +1,11 @@
 //! The program behind `cargo xtask load`.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use wasmcron_tests::chaos;
+use wasmcron_tests::chaos::program::{exit, say};
 use wasmcron_tests::fleet::{StoreKind, Timing};
 use wasmcron_tests::load::{self, Options};
 
@@ -35,19 +35,9 @@ struct Args {
     keep: bool,
 }
 
-/// Exit code of a run that came to no verdict.
-const NO_VERDICT: u8 = 2;
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    match judge(Args::parse()).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            say(&format!("no verdict: {error:#}"));
-            ExitCode::from(NO_VERDICT)
-        }
-    }
+    exit(judge(Args::parse()).await)
 }
 
 /// Whether every promise was kept.
@@ -71,9 +61,4 @@ async fn judge(args: Args) -> anyhow::Result<bool> {
         "VERDICT: not passed."
     });
     Ok(passes)
-}
-
-fn say(line: &str) {
-    // Whoever read it may be gone; the verdict is in the exit code too.
-    let _ = writeln!(std::io::stdout(), "{line}");
 }

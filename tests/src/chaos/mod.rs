@@ -3,6 +3,7 @@
 mod drill;
 mod inject;
 mod plan;
+pub mod program;
 mod report;
 mod workload;
 

@@ -182,8 +182,9 @@ async fn keys_of_a_terminal() {
     );
     install("hello", &folder.path().join("hello.wasm"));
     let typescript = logs.path().join("typescript");
+    // Ctrl-C goes to the shell as well, which would end before it says the code.
     let line = format!(
-        "stty -g; {} dev {}; echo code=$?; stty -g",
+        "trap : INT; stty -g; {} dev {}; echo code=$?; stty -g",
         wasmcron_tests::host_binary::path().display(),
         folder.path().display()
     );
@@ -191,6 +192,7 @@ async fn keys_of_a_terminal() {
     let mut terminal = tokio::process::Command::new("script")
         .args(["--quiet", "--flush", "--command", &line])
         .arg(&typescript)
+        .env("SHELL", "/bin/sh")
         .env("TERM", "xterm")
         .env_remove("NO_COLOR")
         .stdin(Stdio::piped())

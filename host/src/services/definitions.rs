@@ -216,10 +216,7 @@ impl Definitions {
         if found.as_ref().map(hash) != agenda.get(job.as_str()).map(hash) {
             self.look.insert(job.clone());
         }
-        match found {
-            Some(view) => agenda.upsert(view),
-            None => agenda.remove(job),
-        }
+        agenda.learn(job, found);
         Ok(())
     }
 }

@@ -216,10 +216,7 @@ async fn apply(
 }
 
 async fn read_again(pod: &Pod, board: &mut Board, job: &JobName) -> Result<(), StoreError> {
-    match pod.store.job(job).await? {
-        Some(view) => board.agenda.upsert(view),
-        None => board.agenda.remove(job),
-    }
+    board.agenda.learn(job, pod.store.job(job).await?);
     Ok(())
 }
 

@@ -137,10 +137,7 @@ async fn read_changes(pod: &Pod, board: &mut Board) -> Result<()> {
         };
         let views = pod.store.jobs(&jobs).await?;
         for (job, view) in jobs.iter().zip(views) {
-            match view {
-                Some(view) => board.agenda.upsert(view),
-                None => board.agenda.remove(job),
-            }
+            board.agenda.learn(job, view);
             board.definitions.view_changed(job.clone());
         }
         board.reading.version = Some(version);

@@ -24,6 +24,14 @@ impl Agenda {
         self.place(view.job.clone(), view);
     }
 
+    /// Takes what the store has of a job: its view, or none if it is gone.
+    pub fn learn(&mut self, job: &JobName, view: Option<JobView>) {
+        match view {
+            Some(view) => self.upsert(view),
+            None => self.remove(job),
+        }
+    }
+
     /// Forgets a job.
     pub fn remove(&mut self, job: &JobName) {
         if let Some((_, Some(at))) = self.jobs.remove(job) {

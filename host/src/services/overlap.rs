@@ -26,9 +26,30 @@ enum Step {
     Replace,
 }
 
+enum Next {
+    Step(Step),
+    Done(Followed),
+}
+
+/// What came of a task whose claim met another run of its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// It is skipped, it waits, or it is no longer this pod's.
+    Settled,
+    /// It was not there to be set aside: another pod has it, or an earlier claim of this pod that was
+    /// given up came through after the one that was answered. Only one more claim tells which.
+    Gone,
+}
+
 /// Brings the task to an end: skipped, or parked behind the active run `holder`, which is asked to end
 /// first where the job says `replace`. Of several firings that wait to replace it, the latest stays.
-pub async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage: &Outage) {
+pub async fn follow(
+    pod: &Pod,
+    taken: &Taken,
+    job: &Job,
+    holder: &RunId,
+    outage: &Outage,
+) -> Followed {
     let mut room_was_made = false;
     let mut next = match claim::overlap(job.definition.overlap) {
         Follow::Skip => Step::Skip,
@@ -41,39 +62,35 @@ pub async fn follow(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId, outage:
         let answer = match next {
             Step::Skip => skip(pod, taken, job, holder).await,
             Step::Park => park(pod, taken, holder).await.map(|parked| match parked {
-                Parked::Parked | Parked::Changed => None,
+                Parked::Parked => Next::Done(Followed::Settled),
+                Parked::Changed => Next::Done(Followed::Gone),
                 Parked::Full if job.definition.overlap == Overlap::Replace && !room_was_made => {
                     room_was_made = true;
-                    Some(Step::MakeRoom)
+                    Next::Step(Step::MakeRoom)
                 }
-                Parked::Full => Some(Step::Skip),
+                Parked::Full => Next::Step(Step::Skip),
             }),
             Step::MakeRoom => make_room(pod, taken).await,
             Step::Replace => {
                 let by = by(taken);
                 let cancelled = pod.store.cancel(holder, &by, pod.retention()).await;
-                cancelled.map(|_| Some(Step::Park))
+                cancelled.map(|_| Next::Step(Step::Park))
             }
         };
         match answer {
-            Ok(None) => return,
-            Ok(Some(following)) => next = following,
+            Ok(Next::Done(followed)) => return followed,
+            Ok(Next::Step(following)) => next = following,
             Err(error) => {
                 let wait = outage.failed(&error, &pod.metrics);
                 if !pod.rest(wait).await {
-                    return;
+                    return Followed::Settled;
                 }
             }
         }
     }
 }
 
-async fn skip(
-    pod: &Pod,
-    taken: &Taken,
-    job: &Job,
-    holder: &RunId,
-) -> wasmcron_store::Result<Option<Step>> {
+async fn skip(pod: &Pod, taken: &Taken, job: &Job, holder: &RunId) -> wasmcron_store::Result<Next> {
     let why = format!("overlap with {holder}");
     let moved = pod.store.skip(&pod.me, taken, &why).await?;
     Ok(match moved {
@@ -81,11 +98,11 @@ async fn skip(
             pod.metrics.trigger(job.name.as_str(), "skipped");
             pod.metrics.event("run.skipped");
             tracing::info!(run = %taken.run, %holder, "run.skipped");
-            None
+            Next::Done(Followed::Settled)
         }
         // It may not be skipped (or is not ours any more, which parking finds out as well).
-        Moved::Changed => Some(Step::Park),
-        Moved::Superseded => None,
+        Moved::Changed => Next::Step(Step::Park),
+        Moved::Superseded => Next::Done(Followed::Settled),
     })
 }
 
@@ -99,7 +116,7 @@ async fn park(pod: &Pod, taken: &Taken, holder: &RunId) -> wasmcron_store::Resul
 }
 
 /// Ends an older firing of the job that waits. Only a firing: what somebody asked for stays.
-async fn make_room(pod: &Pod, taken: &Taken) -> wasmcron_store::Result<Option<Step>> {
+async fn make_room(pod: &Pod, taken: &Taken) -> wasmcron_store::Result<Next> {
     let runs = pod.store.runs(&taken.run.job(), LATEST_RUNS).await?;
     let waits = runs.into_iter().find(|run| {
         run.state == RunState::Parked
@@ -111,9 +128,9 @@ async fn make_room(pod: &Pod, taken: &Taken) -> wasmcron_store::Result<Option<St
             pod.store
                 .cancel(&older.run, &by(taken), pod.retention())
                 .await?;
-            Ok(Some(Step::Park))
+            Ok(Next::Step(Step::Park))
         }
-        None => Ok(Some(Step::Skip)),
+        None => Ok(Next::Step(Step::Skip)),
     }
 }
 

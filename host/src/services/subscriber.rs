@@ -286,8 +286,10 @@ async fn claim_or_follow(
                 return Some((attempt, sent));
             }
             Ok(Claimed::Overlap { holder }) => {
-                overlap::follow(pod, taken, job, &holder, outage).await;
-                return None;
+                let followed = overlap::follow(pod, taken, job, &holder, outage).await;
+                if followed == overlap::Followed::Settled {
+                    return None;
+                }
             }
             Ok(Claimed::Stale) => {
                 tracing::debug!(run = %taken.run, delivery = %taken.delivery, "a stale delivery was dropped");

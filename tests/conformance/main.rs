@@ -16,6 +16,7 @@ mod redis_cluster;
 mod redis_connect;
 mod redis_expiry;
 mod redis_faults;
+mod redis_half_published;
 mod redis_memory;
 mod redis_outage;
 mod redis_reports;

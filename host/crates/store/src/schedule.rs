@@ -66,7 +66,8 @@ pub enum Published {
     /// The run was made before; the cursor moved, and a delivery that nobody claimed was pushed again.
     Exists,
     /// An earlier decision of the job was not applied, or is not there any more, so this one was not
-    /// applied either: look at the job again.
+    /// applied either; or the first time of a gap has a run, and the cursor moved to it: look at the job
+    /// again.
     Held {
         /// The cursor.
         cursor: Timestamp,

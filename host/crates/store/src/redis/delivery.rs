@@ -140,7 +140,9 @@ impl RedisStore {
                 call.push(task_text(task)?);
             }
             Decision::Gap { job, gap, after } => {
+                let first = RunId::nominal(job, gap.from);
                 call.push_key(self.keys.gaps(job));
+                call.push_key(self.keys.record(&first));
                 call.push("G");
                 call.push(job.as_str());
                 call.push(gap.to);
@@ -153,6 +155,7 @@ impl RedisStore {
                 } else {
                     "firing.skipped"
                 });
+                call.push(first.as_str());
             }
         }
         Ok(())

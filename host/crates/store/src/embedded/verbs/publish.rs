@@ -117,6 +117,10 @@ impl<T: Tx> Call<'_, T> {
             match answer {
                 Published::Published | Published::Exists => state.cursor = Some(nominal),
                 Published::Deduped { .. } => {}
+                Published::Held { cursor } => {
+                    state.cursor = Some(cursor);
+                    state.held = true;
+                }
                 _ => state.held = true,
             }
             answers.push(answer);
@@ -172,8 +176,15 @@ impl<T: Tx> Call<'_, T> {
         self.log("run.published", Some(&names.job), Some(&names.run), facts)
     }
 
-    /// Answers nominal times in bulk.
+    /// Answers nominal times in bulk. If the first of them has a run, as after a call that a store
+    /// without rollback left half done, that is its answer, and the others wait for the next look.
     fn bulk(&mut self, job: &JobName, gap: Gap) -> Result<Published> {
+        let first = RunId::nominal(job, gap.from);
+        if self.was_made(&Key::named(first.as_str()))? {
+            let cursor = gap.from;
+            self.tx.put(Key::named(job.as_str()), Cursor(cursor))?;
+            return Ok(Published::Held { cursor });
+        }
         let event = if gap.why == "misfire" {
             "firing.missed"
         } else {

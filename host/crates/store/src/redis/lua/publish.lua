@@ -2,10 +2,10 @@
 -- decisions of this call back: the cursor only moves over times that have their answer.
 -- KEYS    1 leader, 2 leader:term, 3 paused, 4 quarantined, 5 cursor, 6 scheduled_tasks, 7 delivery,
 --         8 subscribers, 9 execution_log; for each pod: pod:<address>, tasks:<address>;
---         for each fire: run:<run>, runs:<job>; for each gap: gaps:<job>
+--         for each fire: run:<run>, runs:<job>; for each gap: gaps:<job>, run:<run of from>
 -- ARGV    1 address, 2 session, 3 term, 4 number of pods; their addresses; for each decision
 --         F, job, nominal, after, run, number of its pod, task
---         | G, job, to, after, from, count, why (JSON), event
+--         | G, job, to, after, from, count, why (JSON), event, run of from
 -- Answers {not-leader} | one for each decision: published, exists, no-pod, paused, quarantined,
 --         early, deduped|cursor, held|cursor
 if not leads(KEYS[1], KEYS[2]) then return { 'not-leader' } end
@@ -39,7 +39,12 @@ local function fire(job, nominal, run, pod, task, record, runs)
   redis.call('HSET', KEYS[5], job, nominal)
   return known and 'exists' or 'published'
 end
-local function gap(job, to, from, count, why, event, gaps)
+local function gap(job, to, from, count, why, event, run, gaps, record)
+  -- A call that stopped half-way left a run for the first of the times: that is its answer.
+  if redis.call('HEXISTS', KEYS[6], run) == 1 or redis.call('HEXISTS', record, 'task') == 1 then
+    redis.call('HSET', KEYS[5], job, from)
+    return 'held'
+  end
   add_gap(gaps, now, from, to, count, why)
   redis.call('HSET', KEYS[5], job, to)
   log(KEYS[9], now, event, job, '', 'from', from, 'to', to, 'count', count, 'why', why)

@@ -35,7 +35,9 @@ local function decide_all(key, arg, pods, now, fire, gap)
       answer = fire(name, at, ARGV[arg + 4], pods[tonumber(ARGV[arg + 5])], ARGV[arg + 6],
         KEYS[key], KEYS[key + 1])
     else
-      answer = gap(name, at, ARGV[arg + 4], ARGV[arg + 5], ARGV[arg + 6], ARGV[arg + 7], KEYS[key])
+      answer = gap(name, at, ARGV[arg + 4], ARGV[arg + 5], ARGV[arg + 6], ARGV[arg + 7],
+        ARGV[arg + 8], KEYS[key], KEYS[key + 1])
+      if answer == 'held' then job.cursor, job.held = from, true end
     end
     if answer == 'published' or answer == 'exists' then
       job.cursor = tonumber(at)
@@ -45,7 +47,7 @@ local function decide_all(key, arg, pods, now, fire, gap)
       answer = answer .. '|' .. int(job.cursor or 0)
     end
     answers[#answers + 1] = answer
-    key, arg = key + (fires and 2 or 1), arg + (fires and 7 or 8)
+    key, arg = key + 2, arg + (fires and 7 or 9)
   end
   return answers
 end

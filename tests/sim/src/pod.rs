@@ -154,9 +154,11 @@ impl Host {
         Some(gate)
     }
 
-    /// Another process starts in place of the one that runs, which is left alone.
+    /// Another process starts in place of the one that runs, if one does, which is left alone.
     pub fn replace(&self) {
-        self.replaced.notify_one();
+        if self.process().is_some() {
+            self.replaced.notify_one();
+        }
     }
 
     /// Its job files change.

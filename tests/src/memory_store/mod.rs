@@ -30,7 +30,9 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct MemoryEngine {
     clock: Clock,
     tables: Mutex<Tables>,
-    queues: Mutex<HashMap<PodAddress, watch::Sender<u64>>>,
+    /// One for each that waits: tokio's `watch` wakes several in a random order, and a simulation could
+    /// not repeat itself.
+    queues: Mutex<HashMap<PodAddress, Vec<watch::Sender<u64>>>>,
     wakes: broadcast::Sender<Wake>,
 }
 
@@ -134,7 +136,8 @@ impl MemoryEngine {
             return;
         }
         let queues = locked(&self.queues);
-        for queue in news.queued.iter().filter_map(|pod| queues.get(pod)) {
+        let waiting = news.queued.iter().filter_map(|pod| queues.get(pod));
+        for queue in waiting.flatten() {
             queue.send_modify(|changes| *changes += 1);
         }
     }
@@ -164,8 +167,11 @@ impl Engine for MemoryEngine {
 
     fn queue_changes(&self, pod: &PodAddress) -> watch::Receiver<u64> {
         let mut queues = locked(&self.queues);
-        let queue = queues.entry(pod.clone()).or_default();
-        queue.subscribe()
+        let waiting = queues.entry(pod.clone()).or_default();
+        waiting.retain(|queue| queue.receiver_count() > 0);
+        let (queue, receiver) = watch::channel(0);
+        waiting.push(queue);
+        receiver
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -8,6 +8,7 @@ use wasmcron_store::embedded::engine::Tx as _;
 use wasmcron_store::embedded::records::{Cursor, Queued, Scheduled};
 use wasmcron_tests::memory_store::MemoryEngine;
 
+use crate::check::Witness;
 use crate::layer::Layer;
 use crate::verbs::words::*;
 
@@ -17,7 +18,7 @@ pub struct Fragile {
     engine: Arc<MemoryEngine>,
     /// The next one is left half done; with its entry in the queue if so.
     armed: Mutex<Option<bool>>,
-    halves: Mutex<Vec<RunId>>,
+    witness: Arc<Witness>,
 }
 
 /// The layer of a [`Fragile`] that others hold, too.
@@ -26,27 +27,22 @@ pub struct FragileLayer(pub Arc<Fragile>);
 impl Fragile {
     /// Over a store whose records an engine keeps.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, engine: Arc<MemoryEngine>) -> Arc<Fragile> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        engine: Arc<MemoryEngine>,
+        witness: Arc<Witness>,
+    ) -> Arc<Fragile> {
         Arc::new(Fragile {
             store,
             engine,
             armed: Mutex::default(),
-            halves: Mutex::default(),
+            witness,
         })
     }
 
     /// The next publish stops before the cursor moves, after or before the queue is written.
     pub fn arm(&self, queued: bool) {
         *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(queued);
-    }
-
-    /// The runs that were left half made.
-    #[must_use]
-    pub fn halves(&self) -> Vec<RunId> {
-        self.halves
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 
     /// Takes back what the script did not come to.
@@ -100,10 +96,8 @@ impl Layer for FragileLayer {
         }
         *fragile.armed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         fragile
-            .halves
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(task.run.clone());
+            .witness
+            .with(|ledger, _| ledger.run(&task.run).half = true);
         fragile.undo(&task.run, cursor.map(|cursor| *cursor), queued)?;
         Err(StoreError::Unavailable {
             verb: "publish",

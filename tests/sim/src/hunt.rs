@@ -34,7 +34,7 @@ pub struct Caught {
 /// When a world could not be set up.
 pub fn hunt(
     setup: &Setup,
-    seeds: &Range<u64>,
+    seeds: &[Range<u64>],
     threads: usize,
     tell: impl Fn(&str, Option<&Caught>) + Sync,
 ) -> Result<Vec<String>> {
@@ -68,8 +68,8 @@ pub fn hunt(
 ///
 /// # Errors
 /// When a world could not be set up.
-pub fn catch(setup: &Setup, mutant: Mutant, seeds: &Range<u64>) -> Result<Option<Caught>> {
-    for seed in seeds.clone() {
+pub fn catch(setup: &Setup, mutant: Mutant, seeds: &[Range<u64>]) -> Result<Option<Caught>> {
+    for seed in seeds.iter().cloned().flatten() {
         let broken = Setup {
             seed,
             mutant: Some(mutant),

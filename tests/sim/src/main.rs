@@ -24,9 +24,9 @@ const FAILURES_MAX: usize = 5;
 #[derive(Parser)]
 #[command(name = "cargo xtask sim", about = "Simulates fleets by their seeds")]
 struct Args {
-    /// Which seeds: `A..B`, or one.
-    #[arg(long, default_value = "0..1000", value_parser = seeds)]
-    seeds: Range<u64>,
+    /// Which seeds: `A..B`, one, or several of these: `0..300,823`.
+    #[arg(long, default_value = "0..1000", value_delimiter = ',', value_parser = seeds)]
+    seeds: Vec<Range<u64>>,
     /// Pods of each world.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pods: u32,
@@ -48,6 +48,9 @@ struct Args {
     /// Print what happened in the last seed.
     #[arg(long)]
     trace: bool,
+    /// Run every seed twice, and fail where its two histories differ.
+    #[arg(long)]
+    twice: bool,
     /// Leave a failing seed as it is instead of looking for a shorter schedule.
     #[arg(long)]
     no_shrink: bool,
@@ -160,11 +163,11 @@ fn hunt_all(args: &Args) -> Result<bool> {
 fn search(args: &Args) -> Result<bool> {
     let setup = setup(args)?;
     let (began, sum) = (Instant::now(), Sum::default());
-    let next = AtomicU64::new(args.seeds.start);
+    let seeds = Mutex::new(args.seeds.iter().cloned().flatten());
     let failed: Mutex<Vec<(Setup, Outcome)>> = Mutex::default();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..args.threads.max(1))
-            .map(|_| scope.spawn(|| work(&setup, args.seeds.end, &next, &sum, &failed)))
+            .map(|_| scope.spawn(|| work(&setup, args, &seeds, &sum, &failed)))
             .collect();
         workers
             .into_iter()
@@ -181,24 +184,27 @@ fn search(args: &Args) -> Result<bool> {
 
 fn work(
     setup: &Setup,
-    end: u64,
-    next: &AtomicU64,
+    args: &Args,
+    seeds: &Mutex<impl Iterator<Item = u64>>,
     sum: &Sum,
     failed: &Mutex<Vec<(Setup, Outcome)>>,
 ) -> Result<()> {
     loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
+        let next = seeds.lock().ok().and_then(|mut seeds| seeds.next());
         let enough = failed
             .lock()
             .is_ok_and(|failed| failed.len() >= FAILURES_MAX);
-        if seed >= end || enough {
+        let Some(seed) = next.filter(|_| !enough) else {
             return Ok(());
-        }
+        };
         let setup = Setup {
             seed,
             ..setup.clone()
         };
         let outcome = run(&setup).with_context(|| format!("seed {seed}"))?;
+        if args.twice && run(&setup)?.digest != outcome.digest {
+            bail!("seed {seed} has two histories: something in it does not come from the seed");
+        }
         sum.worlds.fetch_add(1, Ordering::Relaxed);
         sum.requests
             .fetch_add(outcome.requests.0, Ordering::Relaxed);

@@ -161,7 +161,7 @@ fn create(setup: &Setup, dice: &mut fastrand::Rng, jobs: Option<Vec<Arc<Job>>>) 
         None => plain,
     };
     let store = witness.watch(broken);
-    let fragile = Fragile::new(store.clone(), engine.clone());
+    let fragile = Fragile::new(store.clone(), engine.clone(), witness.clone());
     let shown = Arc::new(Layered(FragileLayer(fragile.clone())));
     let net = Network::new(shown, dice.u64(..));
     if setup.mutant == Some(Mutant::ClaimForgotten) {
@@ -252,10 +252,7 @@ async fn what_is_left(world: &World) -> Result<String> {
 }
 
 async fn judge(world: &World, until: Timestamp) -> Result<Answers> {
-    let mut ledger = world.witness.snapshot();
-    for run in world.fragile.halves() {
-        ledger.run(&run).half = true;
-    }
+    let ledger = world.witness.snapshot();
     let mut broken = Vec::new();
     for (run, facts) in &ledger.runs {
         if facts.ended.is_none() && !facts.tainted {

@@ -14,6 +14,8 @@ use super::ledger::RunFacts;
 /// Nominal times that may lie after the cursor because their moment has only just come, in
 /// milliseconds.
 const JUST_DUE_MS: i64 = 10_000;
+/// Why a leader passes times when it publishes.
+const DECIDED: [&str; 2] = ["misfire", "coalesced"];
 /// Gaps of one job that are read.
 const GAPS_MAX: usize = 1_000;
 
@@ -123,12 +125,13 @@ impl Answered<'_> {
             .gaps
             .iter()
             .filter(|gap| gap.from <= nominal && nominal <= gap.to);
-        let passed = gaps.count();
+        let decided = |gap: &&Gap| DECIDED.contains(&gap.why.as_str());
+        let (passed, decided) = (gaps.clone().count(), gaps.filter(decided).count());
         let job = self.job;
         match (ran, passed) {
             (true, 0) => self.sum.ran += 1,
             (false, 1) => self.sum.passed += 1,
-            (true, 1) if self.halves.contains(&nominal) => self.sum.passed += 1,
+            (true, 1) if decided == 0 && self.halves.contains(&nominal) => self.sum.ran += 1,
             (false, 0) if nominal > self.cursor => {
                 let due = stored.definition.schedule.due_at(job, nominal);
                 if due <= self.due && !self.is_held {

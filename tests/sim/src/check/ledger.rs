@@ -32,7 +32,8 @@ pub struct RunFacts {
     pub saved: Option<(u64, u32)>,
     /// An operator removed its checkpoints, so a resume may begin anew.
     pub cleared: bool,
-    /// The store stopped half-way in making it: whoever leads next may pass its time, too.
+    /// The store stopped half-way in making it: only the scan for what waits too long may find it, and a
+    /// pause or a new definition, which answer all times since the cursor unseen, may pass its time.
     pub half: bool,
     /// A failover lost something of it: it may do things twice.
     pub tainted: bool,

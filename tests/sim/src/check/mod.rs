@@ -53,7 +53,7 @@ const TROUBLE_ECHO: Duration = Duration::from_secs(25);
 /// Violations kept; the first is the one that matters.
 const VIOLATIONS_MAX: usize = 20;
 /// Lines of the history that a violation is shown with.
-const HISTORY_MAX: usize = 4_000;
+const HISTORY_MAX: usize = 100_000;
 
 /// What happened in a world, as far as its invariants ask.
 pub struct Witness {

@@ -173,7 +173,8 @@ impl Watched {
 
     /// What is taken from a pod that was well all the time was not known to anybody.
     pub(super) fn was_not_forgotten(&self, run: &RunId, seen: Seen, why: &str) {
-        if why.starts_with("scheduled too long") {
+        let is_half = self.sound(run, |facts| facts.half) == Some(true);
+        if why.starts_with("scheduled too long") && !is_half {
             self.witness
                 .broken(4, format!("{run} was forgotten in a queue: {why}"));
         }

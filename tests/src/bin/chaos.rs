@@ -29,6 +29,9 @@ struct Args {
     /// Only these faults, with commas between them.
     #[arg(long, value_enum, value_delimiter = ',')]
     faults: Vec<Kind>,
+    /// No fault at all: whatever is taken over then is a false alarm.
+    #[arg(long, conflicts_with_all = ["faults", "pace"])]
+    idle: bool,
     /// About how many seconds lie between two faults.
     #[arg(long)]
     pace: Option<f64>,
@@ -50,7 +53,7 @@ async fn judge(args: Args) -> anyhow::Result<bool> {
     (options.store, options.timing) = (args.store, args.timing);
     options.pace = args.pace.map(Duration::try_from_secs_f64).transpose()?;
     options.keep = args.keep;
-    options.kinds = args.faults;
+    (options.kinds, options.idle) = (args.faults, args.idle);
     say(&format!("seed {seed} (repeat with --seed {seed})"));
     let outcome = chaos::run(&options, say).await?;
     say(&format!("\n{}", chaos::report(&outcome)));

@@ -36,6 +36,8 @@ pub struct Options {
     pub pace: Option<Duration>,
     /// Only these kinds of faults; none named: all that the store can be met by.
     pub kinds: Vec<Kind>,
+    /// No fault at all: whatever is taken over then is a false alarm.
+    pub idle: bool,
     /// Keep the folder with settings and logs.
     pub keep: bool,
 }
@@ -52,6 +54,7 @@ impl Options {
             store: StoreKind::Redis,
             pace: None,
             kinds: Vec::new(),
+            idle: false,
             keep: false,
         }
     }
@@ -59,6 +62,9 @@ impl Options {
 
 fn kinds(options: &Options) -> Result<Vec<Kind>> {
     let possible = Kind::of(options.store);
+    if options.idle {
+        return Ok(Vec::new());
+    }
     if options.kinds.is_empty() {
         return Ok(possible);
     }

@@ -43,6 +43,8 @@ pub enum Rule {
     TargetEqual,
     /// What happens once at the target happened once.
     OnceOnly,
+    /// Without a fault nobody is deposed, and no attempt is taken over.
+    NoFalseAlarm,
     /// No pod ends by itself.
     PodsStay,
 }
@@ -59,6 +61,7 @@ impl fmt::Display for Rule {
             Rule::EveryFiring => "7: every nominal time has exactly one answer",
             Rule::TargetEqual => "the target equals the source after a success",
             Rule::OnceOnly => "no duplicate is applied",
+            Rule::NoFalseAlarm => "where nothing failed, nothing is taken over",
             Rule::PodsStay => "no pod ends by itself",
         })
     }
@@ -148,6 +151,7 @@ pub fn check(history: &History, reading: &Reading, bounds: &Bounds) -> Verdict {
     violations.extend(rules::checkpoints::check(history));
     violations.extend(rules::firings::check(history, reading));
     violations.extend(rules::targets::check(history, reading));
+    violations.extend(rules::alarms::check(history));
     violations.extend(ended_by_themselves(reading));
     violations.sort_by_key(|violation| violation.rule);
     Verdict {

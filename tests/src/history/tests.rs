@@ -30,6 +30,14 @@ fn a_history_without_faults_of_ours_is_good() {
 }
 
 #[test]
+fn what_is_taken_over_without_a_fault_is_found() {
+    let mut story = good();
+    story.history.faults.clear();
+    let rules: Vec<_> = story.violations().iter().map(|one| one.rule).collect();
+    assert!(rules.contains(&Rule::NoFalseAlarm), "{rules:?}");
+}
+
+#[test]
 fn a_run_that_is_made_twice_is_found() {
     let mut story = good();
     let fields = json!({ "run": run(10.0).as_str(), "term": 1 });

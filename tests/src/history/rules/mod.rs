@@ -1,5 +1,6 @@
 //! The rules, one file for each kind of promise.
 
+pub(super) mod alarms;
 pub(super) mod checkpoints;
 pub(super) mod fences;
 pub(super) mod firings;

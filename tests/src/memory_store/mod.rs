@@ -30,7 +30,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct MemoryEngine {
     clock: Clock,
     tables: Mutex<Tables>,
-    queues: Mutex<HashMap<PodAddress, watch::Sender<u64>>>,
+    /// Who waits for entries of a queue. Each has a channel of its own: one that several share wakes
+    /// them in a random order, and two processes of one address would make a simulation's history one
+    /// of several.
+    queues: Mutex<HashMap<PodAddress, Vec<watch::Sender<u64>>>>,
     wakes: broadcast::Sender<Wake>,
 }
 
@@ -134,8 +137,10 @@ impl MemoryEngine {
             return;
         }
         let queues = locked(&self.queues);
-        for queue in news.queued.iter().filter_map(|pod| queues.get(pod)) {
-            queue.send_modify(|changes| *changes += 1);
+        for waiting in news.queued.iter().filter_map(|pod| queues.get(pod)) {
+            for one in waiting {
+                one.send_modify(|changes| *changes += 1);
+            }
         }
     }
 }
@@ -164,8 +169,11 @@ impl Engine for MemoryEngine {
 
     fn queue_changes(&self, pod: &PodAddress) -> watch::Receiver<u64> {
         let mut queues = locked(&self.queues);
-        let queue = queues.entry(pod.clone()).or_default();
-        queue.subscribe()
+        let waiting = queues.entry(pod.clone()).or_default();
+        waiting.retain(|one| !one.is_closed());
+        let (one, changes) = watch::channel(0);
+        waiting.push(one);
+        changes
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

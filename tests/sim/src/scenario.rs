@@ -18,7 +18,7 @@ use crate::clock::on_paused_time;
 use crate::gate::Gate;
 use crate::jobs;
 use crate::mutants::Mutant;
-use crate::net::{Fate, RESPONSE_TIMEOUT};
+use crate::net::Fate;
 use crate::pod::Host;
 use crate::world::{Setup, World};
 
@@ -39,8 +39,6 @@ pub enum Lost {
     Request,
     /// Its answer: it is executed.
     Answer,
-    /// Its answer; and it is executed only so long after its sender gave up.
-    Late(Duration),
 }
 
 impl Lost {
@@ -50,7 +48,6 @@ impl Lost {
             Lost::Nothing => return Fate::Plain { trip: soon },
             Lost::Request => (None, None),
             Lost::Answer => (Some(soon), None),
-            Lost::Late(by) => (Some(RESPONSE_TIMEOUT + by), None),
         };
         Fate::Rough { there, back }
     }

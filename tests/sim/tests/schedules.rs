@@ -325,23 +325,49 @@ fn a_late_claim_does_not_take_the_retry() -> Result<()> {
     needs(Mutant::CopiesLive, &wrong, 1, &jobs, scene)
 }
 
-/// A take moved its entry and its reply reached nobody (here it is lost; a client that freezes in its take
-/// is the same to the store): the task waited for five minutes.
+/// A frozen client's take still moved an entry, and its reply reached nobody: the task waited for five
+/// minutes. So it did when the reply was lost.
 #[test]
 fn claiming_is_read_again() -> Result<()> {
-    let scene = async |s: S| {
-        let due = s.next("a").await?;
-        s.lose_all(0, "take", Lost::Answer);
-        let run = s.firing("a").await?;
-        let record = s.end_of(&run).await?;
+    let wrong = ["was forgotten in a queue", "did not come"];
+    let in_time = async |s: &Script, run: &RunId, within: Duration| {
+        let record = s.end_of(run).await?;
         ended(&record, RunState::Succeeded, 1)?;
-        let is_prompt = record.ended_at.is_some_and(|at| at < due + 5 * SECOND);
-        ensure!(is_prompt, "it came late");
+        let took = record.ended_at.map(|at| at.since(record.nominal));
+        ensure!(took < Some(within), "it came after {took:?}");
         Ok(())
     };
-    let jobs = [job("a", MINUTE, model(2, 50))?];
-    let wrong = ["was forgotten in a queue", "did not come"];
-    needs(Mutant::ClaimingNotRead, &wrong, 1, &jobs, scene)
+    let frozen = async |s: S| {
+        let other = 1 - s.leader().await?;
+        let due = s.next("a").await?;
+        s.until_time(due - 5 * SECOND).await;
+        let take = s.hold(other, "take");
+        s.sent(&take).await?;
+        s.until_time(due - SECOND).await;
+        let frozen = s.freeze(other)?;
+        // Both pods have their turn: one of the two stands in the queue of the frozen one.
+        let runs = ["a", "b"].map(|job| job.parse().map(|job| RunId::nominal(&job, due)));
+        s.until_time(due + SECOND).await;
+        take.release();
+        s.wait(SECOND).await;
+        frozen.thaw();
+        for run in runs {
+            in_time(&s, &run?, 6 * SECOND).await?;
+        }
+        Ok(())
+    };
+    let jobs = [
+        job("a", MINUTE, model(2, 50))?,
+        job("b", MINUTE, model(2, 50))?,
+    ];
+    needs(Mutant::ClaimingNotRead, &wrong, 2, &jobs, frozen)?;
+    let unanswered = async |s: S| {
+        let run = s.firing("a").await?;
+        s.lose_all(0, "take", Lost::Answer);
+        in_time(&s, &run, 5 * SECOND).await
+    };
+    let jobs = &jobs[..1];
+    needs(Mutant::ClaimingNotRead, &wrong, 1, jobs, unanswered)
 }
 
 /// An attempt failed and its retry waited among the delayed runs; by the cursor it had been decided: no

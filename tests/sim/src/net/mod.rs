@@ -282,9 +282,7 @@ impl Network {
         let (there, back) = match fate {
             Fate::Plain { trip } => (Some(trip), Some(Duration::ZERO)),
             Fate::Rough { there, back } => (there, back),
-            // A take that waits for tasks is nothing to be held: its wait is its own.
-            Fate::Held { .. } => (Some(Duration::ZERO), Some(Duration::ZERO)),
-            Fate::Reset => (Some(Duration::from_millis(1)), None),
+            Fate::Reset | Fate::Held { .. } => (Some(Duration::from_millis(1)), None),
         };
         tokio::time::sleep(there.unwrap_or(RESPONSE_TIMEOUT).min(RESPONSE_TIMEOUT)).await;
         if fate == Fate::Reset {

@@ -191,12 +191,18 @@ impl<'a> Attempt<'a> {
         } else {
             Temper::Works
         };
+        let drawn = dice.u32(0..=behaviour.steps);
+        let (temper, turns_at) = if spec.call.attempt <= behaviour.fails_first {
+            (Temper::Fails, step + 1)
+        } else {
+            (temper, drawn)
+        };
         let now = model.machine.clock().elapsed();
         Ok(Attempt {
             job: run.job(),
             run,
             fence: Fence(spec.call.fence),
-            turns_at: dice.u32(0..=behaviour.steps),
+            turns_at,
             behaviour,
             temper,
             step,

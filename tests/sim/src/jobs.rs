@@ -27,6 +27,13 @@ pub struct Behaviour {
     pub hangs: u8,
     /// Whether it heeds a request to stop.
     pub heeds: bool,
+    /// So many attempts of a run fail, each after one step, before one goes on.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub fails_first: u32,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The name of the only plugin of a simulated fleet.
@@ -54,6 +61,7 @@ pub fn generate(dice: &mut fastrand::Rng, index: usize) -> Result<Arc<Job>> {
         traps: if dice.u8(0..100) < 15 { 10 } else { 0 },
         hangs: if dice.u8(0..100) < 10 { 10 } else { 0 },
         heeds: dice.u8(0..100) < 80,
+        fails_first: 0,
     };
     let definition = Definition {
         plugin: PLUGIN.parse()?,
@@ -95,6 +103,7 @@ pub fn model(steps: u32, step_ms: u64) -> Behaviour {
         traps: 0,
         hangs: 0,
         heeds: true,
+        fails_first: 0,
     }
 }
 

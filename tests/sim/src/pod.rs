@@ -17,6 +17,7 @@ use crate::clock::{Clock, Wall};
 use crate::gate::{Gate, Gated};
 use crate::guests::ModelPlugins;
 use crate::machine::SimMachine;
+use crate::mutants::{Mutant, Seat};
 use crate::net::{Link, Network};
 
 /// Attempts that one simulated pod executes at once.
@@ -37,6 +38,8 @@ pub struct Ground {
     pub seed: u64,
     /// Whether the CPU time of pods is measured.
     pub metered: bool,
+    /// What is broken on purpose, should it be in the pods.
+    pub mutant: Option<Mutant>,
 }
 
 /// One pod.
@@ -191,6 +194,16 @@ impl Host {
         leads
     }
 
+    /// How often its process was told that a write of an attempt is fenced.
+    #[must_use]
+    pub fn fenced(&self) -> u64 {
+        let mut fenced = 0;
+        with_running(self.process(), |running| {
+            fenced = running.pod.metrics.fenced.get();
+        });
+        fenced
+    }
+
     /// Looks of its leading loop so far, and the CPU time of all its tasks, if that is measured.
     #[must_use]
     pub fn effort(&self) -> (u64, Duration) {
@@ -272,7 +285,15 @@ impl Host {
         ));
         let link = || -> Arc<dyn Store> {
             let link = Link::new(ground.net.clone(), self.address.clone());
-            ground.net.way(link.behind(process.gate.clone()))
+            let way: Arc<dyn Store> = Arc::new(link.behind(process.gate.clone()));
+            let Some(mutant) = ground.mutant else {
+                return way;
+            };
+            mutant.seat(Seat {
+                way,
+                stays: self.up.subscribe(),
+                wall: self.wall.clone(),
+            })
         };
         let (pod, ends) = Pod::create(Parts {
             machine: machine.clone(),

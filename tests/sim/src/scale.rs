@@ -83,6 +83,7 @@ async fn live(fleet: Fleet) -> Result<Cost> {
         witness: Witness::new(clock.clone(), false),
         seed: 1,
         metered: true,
+        mutant: None,
     };
     let plugin = Digest::of(b"model 1");
     let mut hosts = Vec::new();

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use wasmcron_core::ids::RunId;
+use anyhow::{Context as _, Result, bail, ensure};
+use wasmcron_core::ids::{PodAddress, RunId};
 use wasmcron_core::job::Job;
 use wasmcron_core::run::{RunRecord, RunState};
+use wasmcron_core::task::{Reason, Task};
 use wasmcron_core::time::Timestamp;
+use wasmcron_core::view::Leader;
 use wasmcron_store::Store;
+use wasmcron_store::schedule::{Submission, Submitted};
 
+use crate::check::Witness;
 use crate::clock::on_paused_time;
+use crate::gate::Gate;
 use crate::jobs;
 use crate::mutants::Mutant;
 use crate::net::Fate;
@@ -18,7 +23,7 @@ use crate::pod::Host;
 use crate::world::{Setup, World};
 
 pub use crate::jobs::{Behaviour, model};
-pub use crate::net::{Cut, Weather};
+pub use crate::net::{Cut, Held, Weather};
 
 /// How long a scenario waits for what must come, in simulated time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,18 +33,39 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What is lost of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Lost {
+    /// Nothing: said of one before others.
+    Nothing,
     /// All of it.
     Request,
     /// Its answer: it is executed.
     Answer,
-    /// Its answer; and it is executed only so long after its sender gave up.
-    Late(Duration),
+}
+
+impl Lost {
+    fn fate(self) -> Fate {
+        let soon = Duration::from_millis(1);
+        let (there, back) = match self {
+            Lost::Nothing => return Fate::Plain { trip: soon },
+            Lost::Request => (None, None),
+            Lost::Answer => (Some(soon), None),
+        };
+        Fate::Rough { there, back }
+    }
 }
 
 /// A world that a scenario acts in.
 pub struct Script {
     /// The world.
     pub world: World,
+}
+
+/// How a scenario went.
+struct Played {
+    /// What broke, for people.
+    faults: Vec<String>,
+    history: String,
+    /// Two equal histories share it.
+    digest: (u64, u64),
 }
 
 /// Plays a scenario with so many pods and these jobs; fails if it fails, or if an invariant breaks.
@@ -49,9 +75,53 @@ pub struct Script {
 pub fn play<F: Future<Output = Result<()>>>(
     pods: usize,
     jobs: Vec<Job>,
-    mutant: Option<Mutant>,
     scene: impl FnOnce(Arc<Script>) -> F,
 ) -> Result<()> {
+    played_well(&once(pods, jobs, None, scene)?)
+}
+
+/// Plays a scenario that rests on a rule: it must pass, twice with one history, and with the rule left
+/// out it must go wrong in each of these words.
+///
+/// # Errors
+/// What went wrong, or that nothing did.
+pub fn needs<F: Future<Output = Result<()>>>(
+    rule: Mutant,
+    wrong: &[&str],
+    pods: usize,
+    jobs: &[Job],
+    scene: impl Fn(Arc<Script>) -> F,
+) -> Result<()> {
+    let first = once(pods, jobs.to_vec(), None, &scene)?;
+    played_well(&first)?;
+    let second = once(pods, jobs.to_vec(), None, &scene)?;
+    ensure!(first.digest == second.digest, "it has two histories");
+    let without = once(pods, jobs.to_vec(), Some(rule), &scene)?;
+    let rule = rule.name();
+    ensure!(!without.faults.is_empty(), "it passes without {rule}");
+    for word in wrong {
+        let found = without.faults.iter().any(|fault| fault.contains(word));
+        let (faults, history) = (without.faults.join("\n"), &without.history);
+        ensure!(
+            found,
+            "without {rule} it fails without {word:?}:\n{faults}\n{history}"
+        );
+    }
+    Ok(())
+}
+
+fn played_well(played: &Played) -> Result<()> {
+    let (faults, history) = (played.faults.join("\n"), &played.history);
+    ensure!(played.faults.is_empty(), "{faults}\n{history}");
+    Ok(())
+}
+
+fn once<F: Future<Output = Result<()>>>(
+    pods: usize,
+    jobs: Vec<Job>,
+    mutant: Option<Mutant>,
+    scene: impl FnOnce(Arc<Script>) -> F,
+) -> Result<Played> {
     on_paused_time(async {
         let setup = Setup {
             seed: 1,
@@ -69,12 +139,31 @@ pub fn play<F: Future<Output = Result<()>>>(
         }
         let script = Arc::new(Script { world });
         let scene = scene(script.clone()).await;
+        let witness = &script.world.witness;
         let broken = script.world.finish().await?;
-        if let Some(first) = broken.first() {
-            bail!("{first}\n{}", script.world.witness.history().join("\n"));
-        }
-        scene.with_context(|| script.world.witness.history().join("\n"))
+        let mut faults: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        faults.extend(scene.err().map(|error| format!("{error:#}")));
+        Ok(Played {
+            faults,
+            history: witness.history().join("\n"),
+            digest: witness.digest(),
+        })
     })
+}
+
+/// A pod that stands still.
+pub struct Frozen {
+    gate: Arc<Gate>,
+    host: Arc<Host>,
+    witness: Arc<Witness>,
+}
+
+impl Frozen {
+    /// SIGCONT.
+    pub fn thaw(self) {
+        self.gate.reopen();
+        self.witness.trouble(Some(self.host.address()), false);
+    }
 }
 
 impl Script {
@@ -90,16 +179,87 @@ impl Script {
         &self.world.hosts[index]
     }
 
-    /// Loses something of a pod's next request of this verb.
-    pub fn lose(&self, pod: usize, verb: &'static str, lost: Lost) {
-        let soon = Some(Duration::from_millis(1));
-        let (there, back) = match lost {
-            Lost::Request => (None, None),
-            Lost::Answer => (soon, None),
-            Lost::Late(by) => (Some(crate::net::RESPONSE_TIMEOUT + by), None),
-        };
-        let fate = Fate::Rough { there, back };
-        self.world.net.plan(self.pod(pod).address(), verb, fate);
+    /// Says what becomes of the next request of this verb, a pod's or (none) anybody's; said again, of
+    /// the one after it.
+    pub fn lose(&self, pod: impl Into<Option<usize>>, verb: &'static str, lost: Lost) {
+        let address = pod.into().map(|pod| self.pod(pod).address());
+        self.world.net.plan(address, verb, lost.fate());
+    }
+
+    /// Says what becomes of all such requests, until [`Self::mend`].
+    pub fn lose_all(&self, pod: impl Into<Option<usize>>, verb: &'static str, lost: Lost) {
+        let address = pod.into().map(|pod| self.pod(pod).address());
+        self.world.net.plan_all(address, verb, lost.fate());
+    }
+
+    /// Holds the next such request on its way until it is released.
+    #[must_use]
+    pub fn hold(&self, pod: impl Into<Option<usize>>, verb: &'static str) -> Held {
+        let address = pod.into().map(|pod| self.pod(pod).address());
+        self.world.net.hold(address, verb)
+    }
+
+    /// From now on nothing is lost.
+    pub fn mend(&self) {
+        self.world.net.mend();
+    }
+
+    /// Waits until a held request is on its way.
+    ///
+    /// # Errors
+    /// When it is never sent.
+    pub async fn sent(&self, held: &Held) -> Result<()> {
+        let sent = tokio::time::timeout(PATIENCE, held.sent()).await;
+        sent.context("a request was never sent")
+    }
+
+    fn trouble(&self, pod: usize, begins: bool) {
+        let address = self.pod(pod).address();
+        self.world.witness.trouble(Some(address), begins);
+    }
+
+    /// SIGKILL; the pod stays down until [`Self::start`].
+    pub fn kill(&self, pod: usize) {
+        self.trouble(pod, true);
+        self.pod(pod).kill();
+    }
+
+    /// SIGTERM; the pod stays down until [`Self::start`].
+    pub fn terminate(&self, pod: usize) {
+        self.trouble(pod, true);
+        self.pod(pod).terminate();
+    }
+
+    /// Starts a pod again, at its address.
+    pub fn start(&self, pod: usize) {
+        self.pod(pod).start();
+        self.trouble(pod, false);
+    }
+
+    /// SIGSTOP.
+    ///
+    /// # Errors
+    /// When the pod does not run.
+    pub fn freeze(&self, pod: usize) -> Result<Frozen> {
+        let host = self.pod(pod).clone();
+        let gate = host.freeze().context("a pod that is down was to freeze")?;
+        self.trouble(pod, true);
+        let witness = self.world.witness.clone();
+        Ok(Frozen {
+            gate,
+            host,
+            witness,
+        })
+    }
+
+    /// SIGSTOP, and a second process at the pod's address.
+    ///
+    /// # Errors
+    /// As [`Self::freeze`].
+    pub fn twin(&self, pod: usize) -> Result<Frozen> {
+        let frozen = self.freeze(pod)?;
+        self.pod(pod).replace();
+        Ok(frozen)
     }
 
     /// Waits.
@@ -143,6 +303,15 @@ impl Script {
         .await
     }
 
+    /// The lease in force.
+    ///
+    /// # Errors
+    /// As [`Self::until`].
+    pub async fn lease(&self) -> Result<Leader> {
+        self.until("a leader", async || Ok(self.store().leader().await?))
+            .await
+    }
+
     /// The runs of a job, latest first.
     ///
     /// # Errors
@@ -179,28 +348,49 @@ impl Script {
         .await
     }
 
-    /// Where the pod with a run's executing attempt stands in the list.
+    /// Waits until a run executes; answers on which pod, by number.
     ///
     /// # Errors
-    /// When no pod executes it.
+    /// As [`Self::until`].
     pub async fn executing(&self, run: &RunId) -> Result<usize> {
-        let page = self.store().running(None).await?;
-        let entry = page
-            .entries
-            .into_iter()
-            .find(|entry| entry.task.run == *run);
-        let entry = entry.with_context(|| format!("{run} does not execute"))?;
-        let is = |host: &Arc<Host>| *host.address() == entry.pod;
-        self.world
-            .hosts
-            .iter()
-            .position(is)
-            .context("an unknown pod")
+        let what = format!("an attempt of {run}");
+        let entry = self.until(&what, async || {
+            let page = self.store().running(None).await?;
+            let mut entries = page.entries.into_iter();
+            Ok(entries.find(|entry| entry.task.run == *run))
+        });
+        self.number(&entry.await?.pod)
+    }
+
+    /// Waits until a run is in a queue; answers of which pod, by number.
+    ///
+    /// # Errors
+    /// As [`Self::until`].
+    pub async fn queued(&self, run: &RunId) -> Result<usize> {
+        let what = format!("{run} in a queue");
+        let entry = self.until(&what, async || {
+            let page = self.store().scheduled(None).await?;
+            let mut entries = page.entries.into_iter();
+            Ok(entries.find(|entry| entry.task.run == *run))
+        });
+        self.number(&entry.await?.pod)
+    }
+
+    fn number(&self, pod: &PodAddress) -> Result<usize> {
+        let is = |host: &Arc<Host>| host.address() == pod;
+        let number = self.world.hosts.iter().position(is);
+        number.context("an unknown pod")
+    }
+
+    /// What the store's clock shows.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.world.store_wall.now()
     }
 
     /// Waits until the store's clock shows this time.
     pub async fn until_time(&self, at: Timestamp) {
-        let wait = at.since(self.world.store_wall.now());
+        let wait = at.since(self.now());
         tokio::time::sleep(wait).await;
     }
 
@@ -214,6 +404,29 @@ impl Script {
             Ok(view.and_then(|view| view.stored.definition.schedule.next_after(view.cursor)))
         })
         .await
+    }
+
+    /// The run of a job's next firing, by what is stored.
+    ///
+    /// # Errors
+    /// As [`Self::until`].
+    pub async fn firing(&self, job: &str) -> Result<RunId> {
+        Ok(RunId::nominal(&job.parse()?, self.next(job).await?))
+    }
+
+    /// Somebody asks for the run of a nominal time.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn backfill(&self, job: &str, nominal: Timestamp) -> Result<Submitted> {
+        let run = RunId::nominal(&job.parse()?, nominal);
+        let of = self.world.jobs.iter().find(|known| known.name == run.job());
+        let params = of.context("an unknown job")?.definition.params.clone();
+        let submission = Submission {
+            task: Task::first(run, nominal, Reason::Backfill, params),
+            idempotency: None,
+        };
+        Ok(self.store().submit(&submission).await?)
     }
 }
 

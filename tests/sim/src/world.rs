@@ -164,9 +164,6 @@ fn create(setup: &Setup, dice: &mut fastrand::Rng, jobs: Option<Vec<Arc<Job>>>) 
     let fragile = Fragile::new(store.clone(), engine.clone(), witness.clone());
     let shown = Arc::new(Layered(FragileLayer(fragile.clone())));
     let net = Network::new(shown, dice.u64(..));
-    if setup.mutant == Some(Mutant::ClaimForgotten) {
-        net.forget_claims();
-    }
     let jobs = match jobs {
         Some(jobs) => jobs,
         None => (0..setup.jobs)
@@ -179,6 +176,7 @@ fn create(setup: &Setup, dice: &mut fastrand::Rng, jobs: Option<Vec<Arc<Job>>>) 
         witness: witness.clone(),
         seed: setup.seed,
         metered: false,
+        mutant: setup.mutant,
     };
     let plugin = Digest::of(b"model 1");
     let hosts = (0..setup.pods)

@@ -1,216 +1,235 @@
 //! Single cases by hand, over the production services: each names the case or the schedule it plays.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use wasmcron_core::job::{MisfirePolicy, Overlap};
-use wasmcron_core::run::RunState;
+use wasmcron_core::job::MisfirePolicy;
+use wasmcron_core::run::{Outcome, RunState};
 use wasmcron_core::task::Reason;
 use wasmcron_sim::mutants::Mutant;
-use wasmcron_sim::scenario::{Lost, Script, job, model, play};
+use wasmcron_sim::scenario::{Behaviour, Frozen, Lost, Script, job, model, needs, play};
 use wasmcron_store::embedded::engine::{Key, Tx as _};
 use wasmcron_store::embedded::records::Lock;
 
-const SECOND: Duration = Duration::from_secs(1);
+type S = Arc<Script>;
 
-/// The scene must pass, and must fail with the rule left out.
-macro_rules! needs {
-    ($mutant:ident, $pods:expr, $jobs:expr, $scene:expr) => {{
-        play($pods, $jobs, None, $scene)?;
-        ensure!(
-            play($pods, $jobs, Some(Mutant::$mutant), $scene).is_err(),
-            "it passes without the rule"
-        );
-        Ok(())
-    }};
-}
+const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn c20_a_firing_that_is_looked_at_late_runs_once_for_its_own_time() -> Result<()> {
-    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
-    play(1, jobs, None, async |s| {
+    let scene = async |s: S| {
         let due = s.next("sync").await?;
         s.until_time(due - SECOND).await;
-        let gate = s.pod(0).freeze();
+        let frozen = s.freeze(0)?;
         s.wait(3 * SECOND).await;
-        gate.into_iter().for_each(|gate| gate.reopen());
+        frozen.thaw();
         let run = s.run_in("sync", RunState::Succeeded).await?;
         ensure!(run.nominal == due, "{} ran instead of {due}", run.nominal);
         Ok(())
-    })
+    };
+    let jobs = [job("sync", 30 * SECOND, model(2, 50))?];
+    needs(Mutant::LateDropped, &["has no answer"], 1, &jobs, scene)
 }
 
 #[test]
 fn c23_a_leader_that_restarts_within_the_minute_does_not_fire_again() -> Result<()> {
-    let jobs = vec![job("sync", 60 * SECOND, model(1, 50))?];
-    play(2, jobs, None, async |s| {
+    let scene = async |s: S| {
         let due = s.next("sync").await?;
         s.run_in("sync", RunState::Succeeded).await?;
         let leader = s.leader().await?;
-        s.pod(leader).kill();
+        s.kill(leader);
         s.wait(SECOND).await;
-        s.pod(leader).start();
+        s.start(leader);
         s.until_time(due + 50 * SECOND).await;
         ensure!(s.runs("sync").await?.len() == 1, "it fired again");
         Ok(())
-    })
+    };
+    let jobs = [job("sync", 60 * SECOND, model(1, 50))?];
+    needs(
+        Mutant::FiringsForgotten,
+        &["was made a second time", "it fired again"],
+        2,
+        &jobs,
+        scene,
+    )
 }
 
 #[test]
 fn c25_a_firing_survives_the_death_of_its_leader_just_before() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
+    let scene = async |s: S| {
         let due = s.next("sync").await?;
         let leader = s.leader().await?;
         s.until_time(due - SECOND).await;
-        s.pod(leader).kill();
+        s.kill(leader);
         let run = s.run_in("sync", RunState::Succeeded).await?;
         ensure!(run.nominal == due, "{} ran instead of {due}", run.nominal);
-        s.pod(leader).start();
+        s.start(leader);
         Ok(())
     };
-    let jobs = vec![job("sync", 60 * SECOND, model(1, 50))?];
-    needs!(FollowerAdvances, 2, jobs.clone(), scene)
+    let jobs = [job("sync", 60 * SECOND, model(1, 50))?];
+    needs(
+        Mutant::FollowerAdvances,
+        &["has no answer", "ran instead of"],
+        2,
+        &jobs,
+        scene,
+    )
 }
 
 #[test]
 fn c41_a_finish_whose_answer_is_lost_is_told_that_it_finished() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
+    let scene = async |s: S| {
         s.lose(0, "finish", Lost::Answer);
         s.run_in("sync", RunState::Succeeded).await?;
         s.wait(5 * SECOND).await;
         Ok(())
     };
-    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
-    needs!(FinishOnce, 1, jobs.clone(), scene)
+    let jobs = [job("sync", 30 * SECOND, model(2, 50))?];
+    needs(
+        Mutant::FinishOnce,
+        &["was answered Fenced"],
+        1,
+        &jobs,
+        scene,
+    )
 }
 
 #[test]
-fn c44_a_frozen_pod_s_late_success_does_not_count() -> Result<()> {
-    let jobs = vec![job("sync", 60 * SECOND, model(8, 500))?];
-    play(3, jobs, None, async |s| {
-        let run = s.run_in("sync", RunState::Running).await?;
-        let first = s.executing(&run.run).await?;
+fn c44_the_late_success_of_a_pod_that_was_given_up_does_not_count() -> Result<()> {
+    let scene = async |s: S| {
+        let run = s.firing("sync").await?;
+        let first = s.executing(&run).await?;
+        let finish = s.hold(first, "finish");
+        s.sent(&finish).await?;
+        let frozen = s.freeze(first)?;
+        s.until("an attempt elsewhere", async || {
+            let running = s.store().running(None).await?.entries;
+            let address = s.pod(first).address();
+            Ok(running.iter().any(|one| one.pod != *address).then_some(()))
+        })
+        .await?;
+        finish.release();
         s.wait(SECOND).await;
-        let gate = s.pod(first).freeze();
-        s.wait(14 * SECOND).await;
-        gate.into_iter().for_each(|gate| gate.reopen());
-        let ended = s.end_of(&run.run).await?;
+        frozen.thaw();
+        let record = s.end_of(&run).await?;
+        let outcomes: Vec<_> = record.attempts.iter().map(|one| &one.outcome).collect();
         ensure!(
-            ended.state == RunState::Succeeded,
-            "it ended as {:?}",
-            ended.state
+            matches!(
+                outcomes[..],
+                [Some(Outcome::Lost { .. }), Some(Outcome::Succeeded { .. })]
+            ),
+            "its attempts ended so: {outcomes:?}"
         );
+        let took = record.attempts[1]
+            .ended_at
+            .map(|at| at.since(record.attempts[1].claimed_at));
         ensure!(
-            ended.attempts.len() == 2,
-            "{} attempts",
-            ended.attempts.len()
+            took >= Some(3 * SECOND),
+            "the second one ended after {took:?}"
         );
         Ok(())
-    })
+    };
+    // The last checkpoint is three seconds before the end, so that the second attempt takes as long.
+    let behaviour = Behaviour {
+        save_every: 7,
+        ..model(20, 500)
+    };
+    let jobs = [job("sync", 60 * SECOND, behaviour)?];
+    let wrong = ["was closed, Some", "the second one ended after"];
+    needs(Mutant::FinishUnfenced, &wrong, 3, &jobs, scene)
 }
 
 #[test]
 fn c48_a_claim_whose_first_answer_is_lost_begins_once() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
+    let scene = async |s: S| {
         s.lose(0, "claim", Lost::Answer);
         let run = s.run_in("sync", RunState::Succeeded).await?;
         ensure!(run.attempts.len() == 1, "{} attempts", run.attempts.len());
         Ok(())
     };
-    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
-    needs!(ClaimOnce, 1, jobs.clone(), scene)
-}
-
-#[test]
-fn claiming_is_read_again_when_the_reply_of_a_take_is_lost() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
-        let due = s.next("sync").await?;
-        for _ in 0..20 {
-            s.lose(0, "take", Lost::Answer);
-        }
-        let run = s.run_in("sync", RunState::Succeeded).await?;
-        ensure!(
-            run.ended_at.is_some_and(|at| at < due + 10 * SECOND),
-            "it came late"
-        );
-        Ok(())
-    };
-    let jobs = vec![job("sync", 30 * SECOND, model(2, 50))?];
-    needs!(ClaimingNotRead, 1, jobs.clone(), scene)
-}
-
-#[test]
-fn a_checkpoint_whose_answer_is_lost_is_saved_again() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
-        s.lose(0, "save_checkpoint", Lost::Answer);
-        let run = s.run_in("sync", RunState::Succeeded).await?;
-        ensure!(run.attempts.len() == 1, "{} attempts", run.attempts.len());
-        Ok(())
-    };
-    let jobs = vec![job("sync", 30 * SECOND, model(3, 50))?];
-    needs!(SaveOnce, 1, jobs.clone(), scene)
+    let jobs = [job("sync", 30 * SECOND, model(2, 50))?];
+    needs(
+        Mutant::ClaimOnce,
+        &["a repeated claim of fence", "2 attempts"],
+        1,
+        &jobs,
+        scene,
+    )
 }
 
 #[test]
 fn a_campaign_whose_answer_is_lost_is_won_by_its_repeat() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
+    let scene = async |s: S| {
         s.lose(0, "campaign", Lost::Answer);
         s.run_in("sync", RunState::Succeeded).await?;
         Ok(())
     };
-    let jobs = vec![job("sync", 10 * SECOND, model(1, 50))?];
-    needs!(CampaignHeld, 1, jobs.clone(), scene)
-}
-
-#[test]
-fn a_firing_that_waits_for_the_run_before_it_runs_after_it() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
-        s.run_in("sync", RunState::Parked).await?;
-        s.wait(20 * SECOND).await;
-        Ok(())
-    };
-    let mut sync = job("sync", 10 * SECOND, model(24, 500))?;
-    sync.definition.overlap = Overlap::Queue;
-    needs!(ParkedForgotten, 1, vec![sync.clone()], scene)
+    let jobs = [job("sync", 10 * SECOND, model(1, 50))?];
+    needs(
+        Mutant::CampaignHeld,
+        &["and was told Held"],
+        1,
+        &jobs,
+        scene,
+    )
 }
 
 #[test]
 fn c52_a_leader_whose_clock_is_wrong_neither_repeats_nor_forgets() -> Result<()> {
-    let mut sync = job("sync", 20 * SECOND, model(1, 50))?;
-    sync.definition.misfire.policy = MisfirePolicy::All { max: 10 };
-    play(3, vec![sync], None, async |s| {
+    let scene = async |s: S| {
         s.pod(1).wall().step(300_000);
         s.pod(2).wall().step(-300_000);
         for _ in 0..3 {
             let leader = s.leader().await?;
-            s.pod(leader).kill();
+            s.kill(leader);
             s.wait(25 * SECOND).await;
-            s.pod(leader).start();
+            s.start(leader);
         }
+        let mut wrong = s.runs("sync").await?;
+        wrong.retain(|run| {
+            let (early, late) = (
+                run.nominal.since(run.created_at),
+                run.created_at.since(run.nominal),
+            );
+            early > SECOND / 10 || late > 10 * SECOND
+        });
+        let wrong: Vec<_> = wrong.iter().map(|run| (&run.run, run.created_at)).collect();
+        ensure!(wrong.is_empty(), "made at other times: {wrong:?}");
         Ok(())
-    })
+    };
+    let mut sync = job("sync", 20 * SECOND, model(1, 50))?;
+    sync.definition.misfire.policy = MisfirePolicy::All { max: 10 };
+    needs(
+        Mutant::OwnClock,
+        &["made at other times"],
+        3,
+        &[sync],
+        scene,
+    )
 }
 
 #[test]
 fn c20_a_firing_that_is_a_minute_late_is_caught_up() -> Result<()> {
-    let jobs = vec![job("sync", 300 * SECOND, model(2, 50))?];
-    play(1, jobs, None, async |s| {
+    let scene = async |s: S| {
         let due = s.next("sync").await?;
         s.until_time(due - SECOND).await;
-        let gate = s.pod(0).freeze();
+        let frozen = s.freeze(0)?;
         s.wait(63 * SECOND).await;
-        gate.into_iter().for_each(|gate| gate.reopen());
+        frozen.thaw();
         let run = s.run_in("sync", RunState::Succeeded).await?;
         ensure!(run.nominal == due, "{} ran instead of {due}", run.nominal);
         ensure!(run.reason == Reason::CatchUp, "{:?}", run.reason);
         Ok(())
-    })
+    };
+    let jobs = [job("sync", 300 * SECOND, model(2, 50))?];
+    needs(Mutant::LateDropped, &["has no answer"], 1, &jobs, scene)
 }
 
 #[test]
 fn c39_an_attempt_without_a_lock_is_followed_by_another() -> Result<()> {
     let jobs = vec![job("sync", 120 * SECOND, model(20, 1_000))?];
-    play(2, jobs, None, async |s| {
+    play(2, jobs, async |s| {
         let run = s.run_in("sync", RunState::Running).await?;
         s.wait(5 * SECOND).await;
         s.world
@@ -231,14 +250,16 @@ fn c47_a_copy_in_the_queue_of_a_pod_that_was_away_is_inert() -> Result<()> {
         .iter()
         .map(|name| job(name, 300 * SECOND, model(3, 100)))
         .collect::<Result<Vec<_>>>()?;
-    play(3, jobs, None, async |s| {
+    play(3, jobs, async |s| {
         let leader = s.leader().await?;
         let due = s.next("a").await?;
         s.until_time(due - Duration::from_millis(500)).await;
         let others = (0..3).filter(|pod| *pod != leader);
-        let gates: Vec<_> = others.filter_map(|pod| s.pod(pod).freeze()).collect();
+        let frozen = others
+            .map(|pod| s.freeze(pod))
+            .collect::<Result<Vec<_>>>()?;
         s.wait(30 * SECOND).await;
-        gates.iter().for_each(|gate| gate.reopen());
+        frozen.into_iter().for_each(Frozen::thaw);
         s.wait(30 * SECOND).await;
         for name in names {
             let runs = s.runs(name).await?;
@@ -261,7 +282,7 @@ fn c47_a_copy_in_the_queue_of_a_pod_that_was_away_is_inert() -> Result<()> {
 #[test]
 fn a_tick_that_comes_some_milliseconds_early_fires_its_own_time_once() -> Result<()> {
     let jobs = vec![job("sync", 10 * SECOND, model(1, 10))?];
-    play(2, jobs, None, async |s| {
+    play(2, jobs, async |s| {
         let first = s.next("sync").await?;
         // The pods' estimate of the store's clock is ahead from now on, until it is measured again.
         for back in [3, 8, 20] {
@@ -287,7 +308,7 @@ fn a_tick_that_comes_some_milliseconds_early_fires_its_own_time_once() -> Result
 /// and the next firing jumped over the lost one.
 #[test]
 fn a_failover_that_loses_a_firing_does_not_hide_it() -> Result<()> {
-    let scene = async |s: std::sync::Arc<Script>| {
+    let scene = async |s: S| {
         let due = s.next("sync").await?;
         s.until_time(due - Duration::from_millis(100)).await;
         let (records, ledger) = (s.world.engine.snapshot(), s.world.witness.snapshot());
@@ -303,15 +324,15 @@ fn a_failover_that_loses_a_firing_does_not_hide_it() -> Result<()> {
         ensure!(ran || passed, "{due} has no answer");
         Ok(())
     };
-    let jobs = vec![job("sync", 10 * SECOND, model(1, 50))?];
-    needs!(AfterIgnored, 2, jobs.clone(), scene)
+    let jobs = [job("sync", 10 * SECOND, model(1, 50))?];
+    needs(Mutant::AfterIgnored, &["has no answer"], 2, &jobs, scene)
 }
 
 /// A store in which no job was ever opened has no list of changes: that is no reason to read it again
 /// and again.
 #[test]
 fn a_leader_without_jobs_rests() -> Result<()> {
-    play(1, Vec::new(), None, async |s| {
+    play(1, Vec::new(), async |s| {
         s.leader().await?;
         let before = s.world.net.counts().0;
         s.wait(60 * SECOND).await;

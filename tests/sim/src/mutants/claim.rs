@@ -106,6 +106,22 @@ impl Layer for RepeatKeepsLock {
     }
 }
 
+/// See [`super::Mutant::ParkNowhere`].
+pub struct ParkNowhere(pub Under);
+
+#[async_trait]
+impl Layer for ParkNowhere {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    async fn park(&self, me: &PodRef, taken: &Taken, _: u32) -> Result<Parked> {
+        let taken = entry(me.address.as_str(), taken.delivery, &taken.run);
+        self.0.set::<Claiming>(&taken, None)?;
+        Ok(Parked::Parked)
+    }
+}
+
 /// See [`super::Mutant::CopiesLive`].
 pub struct CopiesLive(pub Under);
 
@@ -180,19 +196,5 @@ impl Layer for SkipAnything {
             self.0.set(&key, Some(Scheduled::clone(&there)))?;
         }
         answer
-    }
-}
-
-/// See [`super::Mutant::ClaimForgotten`]: stands between a pod and its way to the store.
-pub struct ClaimForgotten(pub Arc<dyn Store>);
-
-#[async_trait]
-impl Layer for ClaimForgotten {
-    fn inner(&self) -> &Arc<dyn Store> {
-        &self.0
-    }
-
-    async fn claim(&self, claim: &Claim) -> Result<Claimed> {
-        Ok(self.0.claim(claim).await.unwrap_or(Claimed::Stale))
     }
 }

@@ -100,6 +100,27 @@ impl Layer for FinishOnce {
     }
 }
 
+/// See [`super::Mutant::FinishUnfenced`].
+pub struct FinishUnfenced(pub Under);
+
+#[async_trait]
+impl Layer for FinishUnfenced {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    async fn finish(&self, finish: &Finish) -> Result<Finished> {
+        let answer = self.0.store.finish(finish).await?;
+        let running = self.0.get::<Running>(&of_run(&finish.attempt.run));
+        let Some(running) = running.filter(|_| answer == Finished::Fenced) else {
+            return Ok(answer);
+        };
+        let mut finish = finish.clone();
+        finish.attempt.fence = running.fence;
+        self.0.store.finish(&finish).await
+    }
+}
+
 /// See [`super::Mutant::ActiveClearedEarly`].
 pub struct ActiveClearedEarly(pub Under);
 

@@ -6,7 +6,7 @@ use wasmcron_core::ids::RunKey;
 use wasmcron_store::StoreError;
 use wasmcron_store::embedded::engine::{Found, Key, Range, Tx as _};
 use wasmcron_store::embedded::records::{
-    Cursor, Delayed, Due, Paused, Queued, Schedule, Scheduled,
+    Cursor, Delayed, Due, Paused, Queued, RunRow, Schedule, Scheduled,
 };
 use wasmcron_store::schedule::{Promoted, Published};
 
@@ -40,10 +40,8 @@ impl Layer for CursorFirst {
     }
 
     async fn publish(&self, term: &TermRef, decisions: &[Decision]) -> Result<PublishAnswer> {
-        let leader = self.0.store.leader().await?;
-        let leads = leader.is_some_and(|leader| leader.pod == term.pod && leader.term == term.term);
         // Sometimes the second of the two requests is lost.
-        if !leads || !self.0.chance(3) {
+        if !self.0.leads(term).await? || !self.0.chance(3) {
             return self.0.store.publish(term, decisions).await;
         }
         for (job, end) in decisions.iter().map(job_and_end) {
@@ -181,6 +179,67 @@ impl Layer for ExistsNotPushed {
             }
         }
         Ok(answer)
+    }
+}
+
+/// See [`super::Mutant::RecordOverwritten`].
+pub struct RecordOverwritten(pub Under);
+
+#[async_trait]
+impl Layer for RecordOverwritten {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    async fn publish(&self, term: &TermRef, decisions: &[Decision]) -> Result<PublishAnswer> {
+        for decision in decisions {
+            let cursor = self
+                .0
+                .get::<Cursor>(&Key::named(job_and_end(decision).0.as_str()));
+            if let Decision::Fire { task, .. } = decision
+                && cursor.is_some_and(|cursor| cursor.0 < task.nominal)
+                && self.0.leads(term).await?
+            {
+                self.0.set::<RunRow>(&of_run(&task.run), None)?;
+            }
+        }
+        self.0.store.publish(term, decisions).await
+    }
+}
+
+/// How late a firing may be.
+const LATE: Duration = Duration::from_secs(1);
+
+/// See [`super::Mutant::LateDropped`].
+pub struct LateDropped(pub Under);
+
+#[async_trait]
+impl Layer for LateDropped {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    async fn publish(&self, term: &TermRef, decisions: &[Decision]) -> Result<PublishAnswer> {
+        if !self.0.leads(term).await? {
+            return Ok(PublishAnswer::NotLeader);
+        }
+        let now = self.0.store.now().await?;
+        let mut answers = Vec::new();
+        for decision in decisions {
+            let (job, cursor) = job_and_end(decision);
+            if matches!(decision, Decision::Fire { .. }) && cursor + LATE < now {
+                self.0
+                    .set(&Key::named(job.as_str()), Some(Cursor(cursor)))?;
+                answers.push(Published::Deduped { cursor });
+                continue;
+            }
+            let one = std::slice::from_ref(decision);
+            match self.0.store.publish(term, one).await? {
+                PublishAnswer::Answers(said) => answers.extend(said),
+                PublishAnswer::NotLeader => return Ok(PublishAnswer::NotLeader),
+            }
+        }
+        Ok(PublishAnswer::Answers(answers))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who leads.
 
-use wasmcron_store::embedded::engine::Key;
+use wasmcron_store::embedded::engine::{Found, Key, Range, Tx as _};
 use wasmcron_store::embedded::records;
 
 use super::Under;
@@ -97,5 +97,47 @@ impl Layer for UnledPublish {
             },
         );
         self.0.store.publish(&term, decisions).await
+    }
+}
+
+/// See [`super::Mutant::FiringsForgotten`].
+pub struct FiringsForgotten(pub Under);
+
+impl FiringsForgotten {
+    /// Makes each job's latest firing undone, if its run has ended.
+    fn forget(&self) -> Result<()> {
+        self.0.engine.edit(|tx| {
+            for (key, found) in tx.scan::<records::Cursor>(&Range::all(""), 1_000)? {
+                let Found::Good(cursor) = found else { continue };
+                let Ok(job) = key.name.parse() else { continue };
+                let run = of_nominal(&job, cursor.0);
+                let row = tx.get::<records::RunRow>(&run)?;
+                if row.is_some_and(|row| row.ended_at.is_some()) {
+                    tx.remove::<records::RunRow>(&run)?;
+                    tx.put(key, records::Cursor(cursor.0 - Duration::from_millis(1)))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn of_nominal(job: &JobName, at: Timestamp) -> Key {
+    super::of_run(&RunId::nominal(job, at))
+}
+
+#[async_trait]
+impl Layer for FiringsForgotten {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    async fn campaign(&self, me: &PodRef, ttl: Duration) -> Result<Campaign> {
+        let before = self.0.store.leader().await?.map(|leader| leader.term);
+        let answer = self.0.store.campaign(me, ttl).await?;
+        if matches!(answer, Campaign::Won(term) if before != Some(term)) {
+            self.forget()?;
+        }
+        Ok(answer)
     }
 }

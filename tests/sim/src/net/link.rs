@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow as _;
 
-use super::{Fate, Network};
+use super::{Fate, Network, RESPONSE_TIMEOUT};
 use crate::gate::{Gate, cpu_nanos};
 use wasmcron_core::ids::PodAddress as Address;
 
@@ -136,10 +136,33 @@ struct LinkConsumer {
     inner: Option<Box<dyn Consumer>>,
 }
 
+impl LinkConsumer {
+    /// The server takes when the hold ends, whatever became of its client meanwhile.
+    async fn taken_for_nobody(
+        &mut self,
+        hold: Arc<super::plans::Hold>,
+        wait: Duration,
+        max: usize,
+    ) -> Result<Vec<Taken>> {
+        let (net, me) = (self.net.clone(), self.me.clone());
+        tokio::spawn(async move {
+            hold.wait().await;
+            let store = net.store("take")?;
+            store.consumer(&me).take(wait, max).await
+        });
+        tokio::time::sleep(wait + RESPONSE_TIMEOUT).await;
+        Err(Network::unanswered("take"))
+    }
+}
+
 #[async_trait]
 impl Consumer for LinkConsumer {
     async fn take(&mut self, wait: Duration, max: usize) -> Result<Vec<Taken>> {
         let fate = self.net.fate(&self.me.address, "take");
+        if let Some(hold) = self.net.hold_of(fate) {
+            self.inner = None;
+            return self.taken_for_nobody(hold, wait, max).await;
+        }
         let asked = self.net.sets_out("take", fate).await?;
         let inner = match &mut self.inner {
             Some(inner) => inner,

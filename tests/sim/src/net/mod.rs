@@ -1,6 +1,7 @@
 //! What lies between pods and the store: time, loss, lateness and cuts, all from one seed.
 
 mod link;
+mod plans;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +12,10 @@ use wasmcron_core::ids::PodAddress;
 use wasmcron_store::control::{WAKES_MAX, Wake};
 use wasmcron_store::{Result, Store, StoreError};
 
-use crate::layer::Layered;
-use crate::mutants::ClaimForgotten;
+use plans::Plans;
 
 pub use link::Link;
+pub use plans::Held;
 
 /// How long a pod waits for an answer.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -60,6 +61,11 @@ pub enum Fate {
         /// Until its answer arrives; none: never.
         back: Option<Duration>,
     },
+    /// It waits until a scenario lets it go.
+    Held {
+        /// The number of the wait.
+        hold: usize,
+    },
     /// It is refused.
     Reset,
 }
@@ -76,8 +82,7 @@ struct State {
     weather: Weather,
     links: BTreeMap<PodAddress, LinkState>,
     /// What shall become of requests to come.
-    plans: Vec<(PodAddress, &'static str, Fate)>,
-    forgets_claims: bool,
+    plans: Plans,
     down: bool,
     epoch: u64,
     requests: u64,
@@ -100,8 +105,7 @@ impl Network {
                 dice: fastrand::Rng::with_seed(seed),
                 weather: Weather::default(),
                 links: BTreeMap::new(),
-                plans: Vec::new(),
-                forgets_claims: false,
+                plans: Plans::default(),
                 down: false,
                 epoch: 0,
                 requests: 0,
@@ -123,26 +127,6 @@ impl Network {
     /// Weather for one link.
     pub fn set_weather_of(&self, pod: &PodAddress, weather: Weather) {
         self.lock().links.entry(pod.clone()).or_default().weather = weather;
-    }
-
-    /// Says what becomes of a pod's next request of this verb; said again, of the one after it.
-    pub fn plan(&self, pod: &PodAddress, verb: &'static str, fate: Fate) {
-        self.lock().plans.push((pod.clone(), verb, fate));
-    }
-
-    /// From now on pods give a claim up that was not answered.
-    pub(crate) fn forget_claims(&self) {
-        self.lock().forgets_claims = true;
-    }
-
-    /// A pod's way to the store.
-    #[must_use]
-    pub fn way(&self, link: Link) -> Arc<dyn Store> {
-        let link: Arc<dyn Store> = Arc::new(link);
-        if self.lock().forgets_claims {
-            return Arc::new(Layered(ClaimForgotten(link)));
-        }
-        link
     }
 
     /// Cuts a link, or mends it.
@@ -201,13 +185,9 @@ impl Network {
     pub(crate) fn fate(&self, pod: &PodAddress, verb: &'static str) -> Fate {
         let mut state = self.lock();
         state.requests += 1;
-        if let Some(at) = state
-            .plans
-            .iter()
-            .position(|plan| plan.0 == *pod && plan.1 == verb)
-        {
-            state.mishaps += 1;
-            return state.plans.remove(at).2;
+        if let Some(fate) = state.plans.meet(pod, verb) {
+            state.mishaps += u64::from(!matches!(fate, Fate::Plain { .. }));
+            return fate;
         }
         let link = state.links.get(pod).copied().unwrap_or_default();
         let fate = match link.cut {
@@ -235,6 +215,13 @@ impl Network {
         fate
     }
 
+    fn hold_of(&self, fate: Fate) -> Option<Arc<plans::Hold>> {
+        match fate {
+            Fate::Held { hold } => self.lock().plans.hold(hold),
+            _ => None,
+        }
+    }
+
     /// Carries a request that does not go the plain way.
     pub(crate) async fn deliver<T, F, R>(
         self: &Arc<Self>,
@@ -250,17 +237,22 @@ impl Network {
         let (there, back) = match fate {
             Fate::Plain { trip } => (Some(trip), Some(Duration::ZERO)),
             Fate::Rough { there, back } => (there, back),
+            Fate::Held { .. } => (Some(Duration::ZERO), Some(Duration::ZERO)),
             Fate::Reset => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 return Err(self.gone(verb));
             }
         };
+        let hold = self.hold_of(fate);
         let (answer, arrives) = oneshot::channel();
         if let Some(there) = there {
             let net = self.clone();
             // The request travels without its sender: one who gives up or dies does not call it back.
             tokio::spawn(async move {
                 tokio::time::sleep(there).await;
+                if let Some(hold) = hold {
+                    hold.wait().await;
+                }
                 let said = match net.store(verb) {
                     Ok(store) => request(store).await,
                     Err(error) => Err(error),
@@ -290,7 +282,7 @@ impl Network {
         let (there, back) = match fate {
             Fate::Plain { trip } => (Some(trip), Some(Duration::ZERO)),
             Fate::Rough { there, back } => (there, back),
-            Fate::Reset => (Some(Duration::from_millis(1)), None),
+            Fate::Reset | Fate::Held { .. } => (Some(Duration::from_millis(1)), None),
         };
         tokio::time::sleep(there.unwrap_or(RESPONSE_TIMEOUT).min(RESPONSE_TIMEOUT)).await;
         if fate == Fate::Reset {

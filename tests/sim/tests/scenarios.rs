@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use wasmcron_core::job::MisfirePolicy;
+use wasmcron_core::job::{MisfirePolicy, Overlap};
 use wasmcron_core::run::{Outcome, RunState};
 use wasmcron_core::task::Reason;
 use wasmcron_sim::mutants::Mutant;
@@ -338,6 +338,30 @@ fn a_leader_without_jobs_rests() -> Result<()> {
         s.wait(60 * SECOND).await;
         let asked = s.world.net.counts().0 - before;
         ensure!(asked < 1_000, "{asked} requests in a minute");
+        Ok(())
+    })
+}
+
+/// A claim that was given up reaches the store after its repeat was told of an overlap, and takes the task:
+/// the pod, which finds nothing left to park, asks once more instead of forgetting it.
+#[test]
+fn a_claim_that_overtakes_its_overlap_is_executed() -> Result<()> {
+    let mut c = job("c", 10 * SECOND, model(24, 500))?;
+    c.definition.overlap = Overlap::Queue;
+    play(2, vec![c], async |s| {
+        let holder = s.firing("c").await?;
+        let executor = s.executing(&holder).await?;
+        let other = 1 - executor;
+        let claim = s.hold(other, "claim");
+        let park = s.hold(other, "park");
+        s.sent(&park).await?;
+        let waits = s.run_in("c", RunState::Scheduled).await?.run;
+        s.end_of(&holder).await?;
+        claim.release();
+        park.release();
+        let record = s.end_of(&waits).await?;
+        ensure!(record.state == RunState::Succeeded, "{:?}", record.state);
+        ensure!(record.attempts.len() == 1, "{:?}", record.attempts);
         Ok(())
     })
 }

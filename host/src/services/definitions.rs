@@ -1,6 +1,6 @@
 //! Puts the definitions in force that the live pods agree on.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const LOOK_MAX: usize = 1_000;
 const OPENS_MAX: usize = 200;
 
 /// The jobs of one pod's folder.
-type Mine = Arc<BTreeMap<JobName, Known>>;
+type Mine = Arc<HashMap<JobName, Known>>;
 
 /// What the leader knows about which definition rules where.
 ///
@@ -120,14 +120,11 @@ impl Definitions {
         }
     }
 
-    /// Finds the jobs of a report that are worth a look. Both sides stand in the order of names.
+    /// Finds the jobs of a report that are worth a look.
     fn compare(&mut self, report: &PodReport, agenda: &Agenda) {
-        let mut stored = agenda.iter().peekable();
         for (job, said) in &report.jobs {
-            while stored.next_if(|view| view.job < *job).is_some() {}
-            let rules = stored
-                .peek()
-                .is_some_and(|view| view.job == *job && view.stored.hash == said.hash);
+            let stored = agenda.get(job.as_str());
+            let rules = stored.is_some_and(|view| view.stored.hash == said.hash);
             if !rules || self.unsettled.contains(job) {
                 self.look.insert(job.clone());
             }

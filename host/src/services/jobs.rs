@@ -1,6 +1,6 @@
 //! The job definitions this pod has read.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use wasmcron_core::ids::JobName;
@@ -22,7 +22,7 @@ pub struct Known {
 /// The book of jobs: written by the reloader, read by everybody.
 #[derive(Debug)]
 pub struct JobBook {
-    jobs: RwLock<Arc<BTreeMap<JobName, Known>>>,
+    jobs: RwLock<Arc<HashMap<JobName, Known>>>,
     version: Source<()>,
 }
 
@@ -38,7 +38,7 @@ impl Default for JobBook {
 impl JobBook {
     /// All jobs as they are now.
     #[must_use]
-    pub fn all(&self) -> Arc<BTreeMap<JobName, Known>> {
+    pub fn all(&self) -> Arc<HashMap<JobName, Known>> {
         self.jobs
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -55,7 +55,7 @@ impl JobBook {
     /// reported; true if anything changed.
     pub fn replace(&self, jobs: impl IntoIterator<Item = Arc<Job>>, now: Timestamp) -> bool {
         let before = self.all();
-        let after: BTreeMap<JobName, Known> = jobs
+        let after: HashMap<JobName, Known> = jobs
             .into_iter()
             .map(|job| {
                 let hash = job.definition.hash();
@@ -73,10 +73,9 @@ impl JobBook {
             })
             .collect();
         let same = before.len() == after.len()
-            && before
+            && after
                 .iter()
-                .zip(&after)
-                .all(|((a, x), (b, y))| a == b && *x.job == *y.job);
+                .all(|(name, new)| before.get(name).is_some_and(|old| *old.job == *new.job));
         if same {
             return false;
         }

@@ -1,6 +1,6 @@
 //! Which jobs to look at now, without looking at all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::decide::due;
 use crate::ids::JobName;
@@ -10,10 +10,10 @@ use crate::view::JobView;
 /// Every job of the view, in the order in which they are due.
 ///
 /// One look costs what is due, not what exists: with a hundred thousand jobs a tick that fires ten
-/// of them touches ten.
+/// of them touches ten, and finds each without a search among the others.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    jobs: BTreeMap<JobName, (JobView, Option<Timestamp>)>,
+    jobs: HashMap<JobName, (JobView, Option<Timestamp>)>,
     order: BTreeSet<(Timestamp, JobName)>,
 }
 
@@ -54,12 +54,13 @@ impl Agenda {
 
     /// Moves a job's cursor forward after the store said where it is.
     pub fn advance(&mut self, job: &JobName, cursor: Timestamp) {
-        if let Some((view, _)) = self.jobs.get(job)
+        if let Some((view, slot)) = self.jobs.get_mut(job)
             && view.cursor < cursor
         {
-            let mut view = view.clone();
             view.cursor = cursor;
-            self.place(job.clone(), view);
+            let old = std::mem::replace(slot, due::next_due(view));
+            let new = *slot;
+            self.reorder(job.clone(), old, new);
         }
     }
 
@@ -102,11 +103,6 @@ impl Agenda {
         self.jobs.get(job).and_then(|(_, at)| *at)
     }
 
-    /// Every job's view, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &JobView> {
-        self.jobs.values().map(|(view, _)| view)
-    }
-
     /// How many jobs there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -121,13 +117,20 @@ impl Agenda {
 
     fn place(&mut self, job: JobName, view: JobView) {
         let at = due::next_due(&view);
-        if let Some((_, Some(old))) = self.jobs.get(&job) {
-            self.order.remove(&(*old, job.clone()));
+        let before = self.jobs.insert(job.clone(), (view, at));
+        self.reorder(job, before.and_then(|(_, old)| old), at);
+    }
+
+    fn reorder(&mut self, job: JobName, old: Option<Timestamp>, new: Option<Timestamp>) {
+        if old == new {
+            return;
         }
-        if let Some(at) = at {
-            self.order.insert((at, job.clone()));
+        if let Some(old) = old {
+            self.order.remove(&(old, job.clone()));
         }
-        self.jobs.insert(job, (view, at));
+        if let Some(new) = new {
+            self.order.insert((new, job));
+        }
     }
 }
 

@@ -193,6 +193,46 @@ async fn a_refused_pod_says_why_and_ends() {
     }
 }
 
+/// The connection that keeps the leases fails while the others stand: the pod waits for it as for any other,
+/// is not taken for live until then, and is well afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_waits_for_the_connection_of_its_leases() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}/", fleet.store_port()));
+    let mut hand = client
+        .expect("a client")
+        .get_multiplexed_async_connection()
+        .await
+        .expect("a connection");
+    let mut set_clients = async |many: u32| {
+        let mut cmd = redis::cmd("CONFIG");
+        let cmd = cmd.arg("SET").arg("maxclients").arg(many);
+        let done: redis::RedisResult<()> = cmd.query_async(&mut hand).await;
+        done.expect("CONFIG SET");
+    };
+    // This test's two connections, and the one that a pod begins with.
+    set_clients(3).await;
+    let pod = fleet.pod("a").await;
+    until("errors of the lease loop", PATIENCE, async || {
+        let errors = pod.metric("wasmcron_store_errors_total{loop=\"lease\"}");
+        (errors.await >= 3.0).then_some(())
+    })
+    .await;
+    let pods = fleet.store().pods().await.expect("pods");
+    assert!(pods.iter().all(|pod| pod.heartbeat.is_none()), "{pods:?}");
+    set_clients(1_000).await;
+    fleet.live(1).await;
+    ticks_again(&fleet, "tick").await;
+    until("the end of the outage", PATIENCE, async || {
+        (!lines(&pod, "store.back").is_empty()).then_some(())
+    })
+    .await;
+    let lost = lines(&pod, "store.lost");
+    assert_eq!(lost.len(), 1, "{lost:?}");
+}
+
 /// Settings of the server that endanger the promises are named at start.
 #[tokio::test(flavor = "multi_thread")]
 async fn dangerous_servers_are_named_at_start() {

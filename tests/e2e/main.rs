@@ -6,6 +6,7 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod arrows;
 mod bad_input;
 mod dev;
 mod drain;

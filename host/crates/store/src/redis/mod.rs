@@ -39,6 +39,7 @@ use crate::error::{Result, StoreError};
 
 pub use connect::RedisOptions;
 pub use info::ServerInfo;
+pub use script::verbs;
 
 /// The coordination store over Redis. Cheap to clone; clones share a connection and what was read of
 /// pods' reports.

@@ -8,6 +8,7 @@
 
 mod arrows;
 mod bad_input;
+mod campaign;
 mod dev;
 mod drain;
 mod embedded;

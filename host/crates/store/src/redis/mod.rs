@@ -5,6 +5,7 @@
 //! then writes in an order in which a repeat mends what is missing.
 
 mod changes;
+mod cluster;
 mod codec;
 mod connect;
 mod control;

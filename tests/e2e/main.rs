@@ -23,3 +23,4 @@ mod scenarios;
 mod settlement_article;
 mod store_faults;
 mod sync;
+mod tls;

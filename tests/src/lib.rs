@@ -14,4 +14,5 @@ pub mod redis_sentinel;
 pub mod redis_server;
 pub mod resp;
 pub mod servers;
+pub mod tls;
 pub mod tripwire;

@@ -116,7 +116,8 @@ fn is_dropped(error: &RedisError) -> bool {
 
 impl Target {
     async fn open(node: Node, locator: &Locator, options: &RedisOptions) -> Result<Target> {
-        let client = client(&locator.url(&node), options)?;
+        let url = locator.url(&node);
+        let client = client(&url, options)?;
         // No retries: a caller who waits for a reconnection knows less than one who is told.
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(0)
@@ -126,8 +127,9 @@ impl Target {
         let limit = options.connect_timeout + options.response_timeout;
         let connecting = ConnectionManager::new_with_config(client.clone(), config);
         let manager = match tokio::time::timeout(limit, connecting).await {
-            Ok(manager) => manager.map_err(|error| errors::map("connect", &error))?,
-            Err(_) => return Err(errors::timed_out("connect")),
+            Ok(Err(error)) if !error.is_timeout() => return Err(errors::map("connect", &error)),
+            Ok(Ok(manager)) => manager,
+            Ok(Err(_)) | Err(_) => return Err(errors::no_connection(&url)),
         };
         Ok(Target {
             node,

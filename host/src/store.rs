@@ -1,12 +1,13 @@
 //! The one place that turns settings into a store.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use wasmcron_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::runs::Retention;
 use wasmcron_store::sqlite::{SqliteEngine, SqliteOptions};
-use wasmcron_store::{Result, Store};
+use wasmcron_store::{Result, Store, StoreError};
 
 use crate::config::settings::Settings;
 use crate::config::store_url::StoreUrl;
@@ -34,6 +35,7 @@ pub async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
             RedisStore::connect(RedisOptions {
                 namespace: settings.namespace.clone(),
                 response_timeout: settings.store_timeout.get(),
+                tls_ca: settings.store_ca.as_deref().map(authorities).transpose()?,
                 retention: retention(settings),
                 recovery_window: settings.recovery.window.get(),
                 ..RedisOptions::new(url.expose())
@@ -41,6 +43,20 @@ pub async fn connect(settings: &Settings) -> Result<Arc<dyn Store>> {
             .await?,
         ),
     })
+}
+
+/// The certificates of `store_ca`.
+fn authorities(file: &Path) -> Result<Vec<u8>> {
+    let refuse = |why: String| StoreError::Refused {
+        verb: "connect",
+        message: format!("store_ca: {} {why}", file.display()),
+    };
+    let pem = std::fs::read(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    if String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+        Ok(pem)
+    } else {
+        Err(refuse("holds no certificate in PEM".to_owned()))
+    }
 }
 
 /// What a store promises, and when another one is needed, in one line for people.

@@ -19,6 +19,8 @@ pub struct RedisHarness {
     pub server: Arc<RedisServer>,
     namespace: String,
     pub keys: Keys,
+    /// That of the store's URL.
+    scheme: &'static str,
     remembered: Mutex<HashMap<RunId, String>>,
 }
 
@@ -35,12 +37,22 @@ impl RedisHarness {
             server,
             keys,
             namespace: namespace.to_owned(),
+            scheme: "redis",
             remembered: Mutex::default(),
         }
     }
 
+    /// The same over a server that is a cluster.
+    pub fn clustered(self) -> RedisHarness {
+        RedisHarness {
+            scheme: "redis+cluster",
+            ..self
+        }
+    }
+
     pub fn options(&self) -> RedisOptions {
-        let mut options = RedisOptions::new(self.server.url());
+        let url = format!("{}://127.0.0.1:{}", self.scheme, self.server.port());
+        let mut options = RedisOptions::new(url);
         options.namespace.clone_from(&self.namespace);
         // Machines that run tests are slower than those that run pods.
         options.connect_timeout = Duration::from_secs(10);

@@ -21,6 +21,7 @@ mod redis_memory;
 mod redis_outage;
 mod redis_reports;
 mod redis_scripts;
+mod redis_tls;
 mod redis_topology;
 mod sqlite;
 mod sqlite_faults;

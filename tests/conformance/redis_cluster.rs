@@ -138,7 +138,7 @@ fn c64_every_script_is_legal_in_a_cluster() {
         macro_rules! cases {
             ($($group:ident::$case:ident),* $(,)?) => {
                 $(
-                    let harness = RedisHarness::sharing(server.clone(), stringify!($case));
+                    let harness = RedisHarness::sharing(server.clone(), stringify!($case)).clustered();
                     conformance::$group::$case(World::new(Arc::new(harness)).await).await;
                 )*
             };

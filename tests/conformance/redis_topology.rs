@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use wasmcron_core::ids::PodRef;
 use wasmcron_core::view::PodLoad;
+use wasmcron_store::inspect::Inspect as _;
 use wasmcron_store::pods::Standing;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::{Store, StoreError};
@@ -188,11 +189,12 @@ impl Cluster {
 
     /// Two of the nodes that do not have our slot.
     fn seeds(&self) -> String {
-        let ports = [self.nodes[0].port(), self.nodes[1].port()];
-        format!(
-            "redis+cluster://127.0.0.1:{},127.0.0.1:{}",
-            ports[0], ports[1]
-        )
+        format!("{},127.0.0.1:{}", self.seed(0), self.nodes[1].port())
+    }
+
+    /// One of the nodes.
+    fn seed(&self, node: usize) -> String {
+        format!("redis+cluster://127.0.0.1:{}", self.nodes[node].port())
     }
 
     async fn hand(&self, node: usize) -> MultiplexedConnection {
@@ -214,8 +216,7 @@ impl Cluster {
 fn c64_the_node_with_our_slot_is_found() {
     on_runtime(async {
         let cluster = Cluster::start().await;
-        let seeds = cluster.seeds();
-        for url in [cluster.nodes[0].url().to_owned(), seeds] {
+        for url in [cluster.seed(0), cluster.seed(OWNER), cluster.seeds()] {
             let world = World::new(Arc::new(At(options(url)))).await;
             conformance::life::from_registration_to_success(world).await;
             order(cluster.nodes[OWNER].url(), &["FLUSHALL"]).await;
@@ -223,14 +224,14 @@ fn c64_the_node_with_our_slot_is_found() {
     });
 }
 
-/// The node that has our slot dies, and its replica takes over: the store follows, whether it was told of
-/// the cluster or found out. (C64)
+/// The node that has our slot dies, and its replica takes over: the store follows, however many nodes it
+/// was told of. (C64)
 #[test]
 fn c64_a_clusters_failover_is_followed() {
     on_runtime(async {
         let mut cluster = Cluster::start().await;
         let mut pods = Vec::new();
-        for url in [cluster.seeds(), cluster.nodes[1].url().to_owned()] {
+        for url in [cluster.seeds(), cluster.seed(1)] {
             let world = World::new(Arc::new(At(options(url)))).await;
             let pod = world.pod(&format!("pod-{}", pods.len())).await;
             let mut consumer = world.store.consumer(&pod);
@@ -261,4 +262,109 @@ fn c64_a_clusters_failover_is_followed() {
             .await;
         }
     });
+}
+
+async fn refused(url: String) -> String {
+    match RedisStore::connect(options(url)).await {
+        Err(StoreError::Refused { message, .. }) => message,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+async fn unavailable(url: String) -> String {
+    match RedisStore::connect(options(url)).await {
+        Err(StoreError::Unavailable { message, .. }) => message,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+/// A node of a cluster under the URL of a server, and the other way round: each names what is accepted.
+#[test]
+fn c64_a_url_that_does_not_suit_its_server_is_refused() {
+    on_runtime(async {
+        let cluster = Cluster::start().await;
+        for node in [0, OWNER] {
+            let port = cluster.nodes[node].port();
+            let said = refused(format!("redis://127.0.0.1:{port}/")).await;
+            let accepted = format!("redis+cluster://[user:password@]127.0.0.1:{port}");
+            assert!(said.contains(&accepted), "{said}");
+        }
+        let server = RedisServer::start().await;
+        let said = refused(format!("redis+cluster://127.0.0.1:{}", server.port())).await;
+        let named = said.contains("belongs to no cluster") && said.ends_with("accepted: redis://");
+        assert!(named, "{said}");
+    });
+}
+
+/// A cluster some of whose slots nobody has: whoever cannot go on without them says which, and goes on
+/// once they are back; whoever can is warned.
+#[test]
+fn c64_slots_that_nobody_has_are_named() {
+    on_runtime(async {
+        let cluster = Cluster::start().await;
+        let owner = cluster.nodes[OWNER].url().to_owned();
+        let takes = |url: String, what: &'static str| async move {
+            until("the nodes to notice", async || {
+                info_of(&url).await.contains(what)
+            })
+            .await;
+        };
+        let url = cluster.seed(OWNER);
+        RedisStore::connect(options(&url))
+            .await
+            .expect("a whole cluster");
+
+        order(&owner, &["CLUSTER", "DELSLOTS", "16000", "16001"]).await;
+        takes(owner.clone(), "cluster_state:fail").await;
+        let said = unavailable(url.clone()).await;
+        let expected = "2 of 16384 slots have no owner (16000-16001)";
+        assert!(
+            said.contains(expected) && said.contains("cluster_state:fail"),
+            "{said}"
+        );
+
+        let partly = ["CONFIG", "SET", "cluster-require-full-coverage", "no"];
+        order(&owner, &partly).await;
+        takes(owner.clone(), "cluster_state:ok").await;
+        let store = RedisStore::connect(options(&url)).await.expect("the store");
+        let warnings = store.warnings().await.expect("warnings");
+        assert!(
+            warnings.iter().any(|text| text.contains(expected)),
+            "{warnings:?}"
+        );
+
+        order(&owner, &["CLUSTER", "DELSLOTS", "15046"]).await;
+        let said = unavailable(url.clone()).await;
+        assert!(
+            said.contains("slot 15046, that of this namespace"),
+            "{said}"
+        );
+        assert!(
+            said.contains("3 of 16384 slots have no owner (15046, 16000-16001)"),
+            "{said}"
+        );
+
+        order(&owner, &["CLUSTER", "ADDSLOTS", "15046", "16000", "16001"]).await;
+        takes(owner.clone(), "cluster_slots_assigned:16384").await;
+        let store = RedisStore::connect(options(&url)).await.expect("the store");
+        let warnings = store.warnings().await.expect("warnings");
+        assert!(
+            !warnings.iter().any(|text| text.contains("slots")),
+            "{warnings:?}"
+        );
+    });
+}
+
+/// What a node says of its cluster.
+async fn info_of(url: &str) -> String {
+    let client = redis::Client::open(url).expect("a URL");
+    let mut hand = client
+        .get_multiplexed_async_connection()
+        .await
+        .expect("a connection");
+    let said = redis::cmd("CLUSTER")
+        .arg("INFO")
+        .query_async(&mut hand)
+        .await;
+    said.expect("CLUSTER INFO")
 }

@@ -6,7 +6,9 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod arrows;
 mod bad_input;
+mod campaign;
 mod dev;
 mod drain;
 mod embedded;
@@ -21,3 +23,4 @@ mod scenarios;
 mod settlement_article;
 mod store_faults;
 mod sync;
+mod tls;

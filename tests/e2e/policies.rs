@@ -94,6 +94,39 @@ async fn missed_firings_follow_the_misfire_policy() {
     }
 }
 
+/// A retry that waits behind a long run for its pod's only slot ends when its run is out of time, not when
+/// the slot is free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_out_of_time_does_not_wait_for_a_slot() {
+    let (target, server) = jobs::target().await;
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("stepper", "stepper");
+    fleet.install("hostile", "hostile");
+    let limits = "run_timeout = \"1500ms\"\nretry = { max_attempts = 2, backoff = \"100ms\" }";
+    fleet.write_job("short", &jobs::stepper(&server.url(), 9, 100, limits));
+    let long = deed("timeout = \"1m\"", "do = \"wait-stop\"");
+    fleet.write_job("long", &long);
+    let _pod = fleet.pod_with("a", "pod.capacity = 1").await;
+    fleet.opened(&["short", "long"]).await;
+    let short = fleet.trigger("short", "{\"fail_at\": 4}").await;
+    until("a step", PATIENCE, async || {
+        (!target.effects().is_empty()).then_some(())
+    })
+    .await;
+    // It is in the queue before the retry, and takes the slot.
+    let long = fleet.submit("long").await;
+    let ended = fleet.ended(&short).await;
+    assert_eq!(ended.state, RunState::TimedOut, "{ended:?}");
+    assert_eq!(ended.attempts.len(), 1, "{ended:?}");
+    let why = ended.why.unwrap_or_default();
+    assert!(
+        why.contains("run_timeout of 1s 500ms") && why.contains("queue of a"),
+        "{why}"
+    );
+    let running = fleet.store().run(&long).await.expect("the record");
+    assert_eq!(running.expect("a record").state, RunState::Running);
+}
+
 /// `overlap = "queue"`: one firing waits for the run under way, later ones are skipped with the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_overlapping_firing_waits_with_queue() {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use wasmcron_core::run::RunState;
+use wasmcron_tests::fleet;
 use wasmcron_tests::host_binary;
-use wasmcron_tests::redis_sentinel::Watched;
+use wasmcron_tests::redis_sentinel::{Watched, order};
 use wasmcron_tests::redis_server::RedisServer;
 
 use crate::harness::{Fleet, PATIENCE, PodProcess, Timing, jobs, until};
@@ -147,6 +148,7 @@ async fn a_store_that_takes_no_writes_for_a_while() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_pod_says_why_and_ends() {
     let server = RedisServer::start_with(&["--requirepass", "correct-horse"]).await;
+    let clustered = RedisServer::start_with(&["--cluster-enabled", "yes"]).await;
     let port = server.port();
     let client = redis::Client::open(format!("redis://:correct-horse@127.0.0.1:{port}/"));
     let mut hand = client
@@ -176,6 +178,7 @@ async fn a_refused_pod_says_why_and_ends() {
         (url(":battery-staple"), "authentication"),
         (url("reader:battery-staple"), "permissions"),
         (format!("redis://127.0.0.1:{port}/"), "uthentication"),
+        (clustered.url().to_owned(), "redis+cluster://"),
     ] {
         let command = tokio::process::Command::from(host_binary::command())
             .args(["serve", "--store", &store])
@@ -191,6 +194,77 @@ async fn a_refused_pod_says_why_and_ends() {
             assert!(!said.contains(secret), "{said}");
         }
     }
+}
+
+/// The connection that keeps the leases fails while the others stand: the pod waits for it as for any other,
+/// is not taken for live until then, and is well afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_waits_for_the_connection_of_its_leases() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}/", fleet.store_port()));
+    let mut hand = client
+        .expect("a client")
+        .get_multiplexed_async_connection()
+        .await
+        .expect("a connection");
+    let mut set_clients = async |many: u32| {
+        let mut cmd = redis::cmd("CONFIG");
+        let cmd = cmd.arg("SET").arg("maxclients").arg(many);
+        let done: redis::RedisResult<()> = cmd.query_async(&mut hand).await;
+        done.expect("CONFIG SET");
+    };
+    // This test's two connections, and the one that a pod begins with.
+    set_clients(3).await;
+    let pod = fleet.pod("a").await;
+    until("errors of the lease loop", PATIENCE, async || {
+        let errors = pod.metric("wasmcron_store_errors_total{loop=\"lease\"}");
+        (errors.await >= 3.0).then_some(())
+    })
+    .await;
+    let pods = fleet.store().pods().await.expect("pods");
+    assert!(pods.iter().all(|pod| pod.heartbeat.is_none()), "{pods:?}");
+    set_clients(1_000).await;
+    fleet.live(1).await;
+    ticks_again(&fleet, "tick").await;
+    until("the end of the outage", PATIENCE, async || {
+        (!lines(&pod, "store.back").is_empty()).then_some(())
+    })
+    .await;
+    let lost = lines(&pod, "store.lost");
+    assert_eq!(lost.len(), 1, "{lost:?}");
+}
+
+/// A pod comes before its cluster has slots: it says which are missing, and starts once they are there.
+/// (C61, C64)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_waits_for_the_slots_of_its_cluster() {
+    let server = RedisServer::start_with(&["--cluster-enabled", "yes"]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["plugins", "jobs"] {
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    let url = format!("redis+cluster://127.0.0.1:{}", server.port());
+    let config = folder.path().join("a.toml");
+    let text = format!(
+        "store = \"{url}\"\npod.address = \"a\"\nlog.format = \"json\"\nplugins.cache = \"cache\"\n"
+    );
+    std::fs::write(&config, text).expect("the settings");
+    let mut pod = fleet::PodProcess::spawn("a", &config).expect("a pod");
+    let named = "nobody has slot 15046";
+    until(named, PATIENCE, async || pod.said(named).then_some(())).await;
+    assert!(
+        pod.said("16384 of 16384 slots have no owner (0-16383)"),
+        "{}",
+        pod.words()
+    );
+    order(server.url(), &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    assert!(
+        pod.serves(PATIENCE).await.expect("its status"),
+        "{}",
+        pod.words()
+    );
 }
 
 /// Settings of the server that endanger the promises are named at start.

@@ -12,4 +12,7 @@ pub mod memory_store;
 pub mod proxy;
 pub mod redis_sentinel;
 pub mod redis_server;
+pub mod resp;
 pub mod servers;
+pub mod tls;
+pub mod tripwire;

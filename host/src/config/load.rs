@@ -79,6 +79,11 @@ pub const OVERRIDES: &[Override] = &[
         set: |s, v| v.parse().map(|v| s.store = v),
     },
     Override {
+        variable: "WASMCRON_STORE_CA",
+        key: "store_ca",
+        set: |s, v| path(v).map(|v| s.store_ca = Some(v)),
+    },
+    Override {
         variable: "WASMCRON_NAMESPACE",
         key: "namespace",
         set: |s, v| put(&mut s.namespace, v),
@@ -215,6 +220,7 @@ fn read(source: Option<&Source>) -> Result<Loaded, ConfigError> {
 fn resolve_paths(settings: &mut Settings, base: &Path) {
     let resolve = |path: &mut PathBuf| *path = base.join(&*path);
     settings.store = std::mem::take(&mut settings.store).below(base);
+    settings.store_ca.iter_mut().for_each(resolve);
     resolve(&mut settings.plugins.directory);
     resolve(&mut settings.jobs.directory);
     settings.plugins.cache.as_mut().map(resolve);

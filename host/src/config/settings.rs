@@ -22,6 +22,9 @@ pub struct Settings {
     /// `redis://` or `rediss://`: a server for pods on several machines, with user, password and database
     /// where needed; `redis+sentinel://` and `redis+cluster://` with several hosts.
     pub store: StoreUrl,
+    /// A file with the certificates in PEM of the authorities that vouch for a `rediss://` server, instead of
+    /// the system's; relative to the folder of this file.
+    pub store_ca: Option<PathBuf>,
     /// How long one answer of the store is waited for; the leases must outlast it.
     pub store_timeout: Span<1_000>,
     /// First part of every key in Redis. Pods of one fleet share it. A file is one fleet's anyway.
@@ -58,6 +61,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             store: StoreUrl::default(),
+            store_ca: None,
             store_timeout: Span::default(),
             namespace: "distributed_scheduler".into(),
             pod: PodSettings::default(),

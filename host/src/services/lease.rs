@@ -15,19 +15,44 @@ use wasmcron_store::runs::{EXTEND_MAX, Extension};
 use super::attempts::Executing;
 use super::clock::boot_millis;
 use super::outage::Outage;
-use super::pod::{Fatal, Pod};
+use super::pod::Pod;
 
 /// After a failed request the next one comes this soon.
 pub const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// A store that is opened where it is used, so that its connections live there.
-pub type Connect = BoxFuture<'static, wasmcron_store::Result<Arc<dyn Store>>>;
+/// Opens a store where it is used, so that its connections live there.
+pub type Connect =
+    Box<dyn Fn() -> BoxFuture<'static, wasmcron_store::Result<Arc<dyn Store>>> + Send + Sync>;
 
 /// Runs until the pod's loops end, on a store of its own.
 pub async fn run(pod: Arc<Pod>, connect: Connect) {
-    match connect.await {
-        Ok(store) => extend_and_beat(&pod, &*store).await,
-        Err(error) => pod.die(Fatal::LoopEnded("lease", error.to_string())),
+    if let Some(store) = open(&pod, &connect).await {
+        extend_and_beat(&pod, &*store).await;
+    }
+}
+
+/// Opens the store, however often that fails: the pod's other loops wait for theirs in the same way, and
+/// until this one has it, no other pod takes this one for live. None: the loops end.
+async fn open(pod: &Pod, connect: &Connect) -> Option<Arc<dyn Store>> {
+    let outage = Outage::new("lease", &pod.health);
+    loop {
+        let opened = tokio::select! {
+            biased;
+            () = pod.stopped.cancelled() => return None,
+            opened = connect() => opened,
+        };
+        match opened {
+            Ok(store) => {
+                outage.answered();
+                return Some(store);
+            }
+            Err(error) => {
+                let wait = outage.failed(&error, &pod.metrics);
+                if !pod.rest(wait).await {
+                    return None;
+                }
+            }
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod machine;
 mod metrics;
 mod observed;
 mod outage;
+mod overdue;
 mod overlap;
 mod plugins;
 mod pod;

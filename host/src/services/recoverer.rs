@@ -21,6 +21,7 @@ use wasmcron_store::leadership::TermRef;
 use wasmcron_store::recovery::{Losing, Loss, Register, Republished, Seen};
 
 use super::outage::Outage;
+use super::overdue;
 use super::pod::Pod;
 
 /// Runs until the pod's loops end.
@@ -132,6 +133,7 @@ impl Scan {
                     .map(|one| (one.address.clone(), one))
                     .collect();
             }
+            overdue::end(pod, term, &page.entries).await?;
             let now = pod.clock.now();
             let verdict = |entry: &ScheduledEntry, count| {
                 recover::scheduled(entry, &pods, count, now, &self.policy)

@@ -15,6 +15,7 @@ use wasmcron_runtime::{
 use wasmcron_store::Store;
 
 use super::drain::LAST_WORDS;
+use super::lease::Connect;
 use super::loops::Loops;
 use super::machine::{Machine, RealMachine};
 use super::plugins::{Plugins, SandboxedPlugins};
@@ -116,7 +117,10 @@ async fn start(settings: Settings, machine: Arc<dyn Machine>) -> Result<(Loops, 
     let serving = Box::pin(api::run(pod.clone(), listener));
     let serving = pod.machine.spawn(serving);
     let follow_jobs = reloader::start(&pod).await?;
-    let lease_store = Box::pin(async move { connect(&lease_settings).await });
+    let lease_store: Connect = Box::new(move || {
+        let settings = lease_settings.clone();
+        Box::pin(async move { connect(&settings).await })
+    });
     let mut loops = Loops::start(pod.clone(), ends, lease_store).await?;
     loops.watch("http", serving);
     loops.watch("reloader", pod.machine.spawn(Box::pin(follow_jobs)));

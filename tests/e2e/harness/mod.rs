@@ -8,6 +8,7 @@ mod wait;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::run::{RunRecord, RunState};
@@ -54,9 +55,13 @@ impl Fleet {
 
     /// The same over a store that is reached by this URL; the server under it may be somebody else's.
     pub async fn over(timing: Timing, redis: Option<RedisServer>, url: String) -> Fleet {
-        let store = RedisStore::connect(RedisOptions::new(&url))
-            .await
-            .expect("the store");
+        // Machines that run tests are slower than those that run pods.
+        let options = RedisOptions {
+            connect_timeout: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(5),
+            ..RedisOptions::new(&url)
+        };
+        let store = RedisStore::connect(options).await.expect("the store");
         Fleet::of(redis, url, site(timing), timing, Arc::new(store))
     }
 
@@ -95,6 +100,11 @@ impl Fleet {
         &self.store
     }
 
+    /// The port of the server under the store.
+    pub fn store_port(&self) -> u16 {
+        self.redis.as_ref().expect("a server of its own").port()
+    }
+
     /// The server under the store.
     pub fn store_mut(&mut self) -> &mut RedisServer {
         self.redis.as_mut().expect("a server of its own")
@@ -127,14 +137,19 @@ impl Fleet {
 
     /// Starts a pod with further settings in TOML: top-level keys first, then tables.
     pub async fn pod_with(&self, address: &str, settings: &str) -> PodProcess {
-        let text = self.settings(address, settings);
+        self.pod_at(address, &self.url, settings).await
+    }
+
+    /// The same; the pod reaches the store by a URL of its own.
+    pub async fn pod_at(&self, address: &str, url: &str, settings: &str) -> PodProcess {
+        let text = self.settings(address, url, settings);
         let config = self.site.path().join(format!("{address}.toml"));
         std::fs::write(&config, text).expect("the settings");
         PodProcess::start(address, &config).await
     }
 
-    fn settings(&self, address: &str, more: &str) -> String {
-        let (url, folder) = (&self.url, self.site.path().display());
+    fn settings(&self, address: &str, url: &str, more: &str) -> String {
+        let folder = self.site.path().display();
         let timing = self.timing.settings();
         format!(
             "store = \"{url}\"\npod.address = \"{address}\"\nlog.format = \"json\"\nlog.level = \"debug\"\n\

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use wasmcron_core::ids::{Digest, PodAddress};
 use wasmcron_core::job::Job;
 use wasmcron_host::config::settings::Settings;
-use wasmcron_host::services::{Loops, Parts, Pod};
+use wasmcron_host::services::{Connect, Loops, Parts, Pod};
 use wasmcron_store::Store;
 
 use crate::check::Witness;
@@ -315,7 +315,8 @@ impl Host {
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(running);
         let lease_store = link();
-        let connect = Box::pin(async move { Ok(lease_store) });
+        let connect: Connect =
+            Box::new(move || Box::pin(std::future::ready(Ok(lease_store.clone()))));
         let loops = Loops::start(pod, ends, connect).await?;
         loops.run(orders).await?;
         Ok(())

@@ -116,7 +116,8 @@ fn is_dropped(error: &RedisError) -> bool {
 
 impl Target {
     async fn open(node: Node, locator: &Locator, options: &RedisOptions) -> Result<Target> {
-        let client = client(&locator.url(&node), options)?;
+        let url = locator.url(&node);
+        let client = client(&url, options)?;
         // No retries: a caller who waits for a reconnection knows less than one who is told.
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(0)
@@ -126,8 +127,9 @@ impl Target {
         let limit = options.connect_timeout + options.response_timeout;
         let connecting = ConnectionManager::new_with_config(client.clone(), config);
         let manager = match tokio::time::timeout(limit, connecting).await {
-            Ok(manager) => manager.map_err(|error| errors::map("connect", &error))?,
-            Err(_) => return Err(errors::timed_out("connect")),
+            Ok(Err(error)) if !error.is_timeout() => return Err(errors::map("connect", &error)),
+            Ok(Ok(manager)) => manager,
+            Ok(Err(_)) | Err(_) => return Err(errors::no_connection(&url)),
         };
         Ok(Target {
             node,
@@ -140,7 +142,7 @@ impl Target {
 impl Connection {
     async fn open(options: &RedisOptions) -> Result<Connection> {
         let locator = Locator::new(options)?;
-        let node = locator.primary(options, false).await?;
+        let node = locator.primary(options).await?;
         let target = Target::open(node, &locator, options).await?;
         Ok(Connection {
             response_timeout: options.response_timeout,
@@ -152,6 +154,18 @@ impl Connection {
                 looked: tokio::sync::Mutex::new(None),
             }),
         })
+    }
+
+    /// Whether the URL suits the server, and the cluster that it belongs to takes requests. Answers what
+    /// endangers that cluster.
+    pub(super) async fn check_place(&self, clustered: bool) -> Result<Option<String>> {
+        let shared = &*self.shared;
+        shared.locator.suits(clustered)?;
+        let target = self.target();
+        shared
+            .locator
+            .cluster_warning(&shared.options, &target.node)
+            .await
     }
 
     fn target(&self) -> Arc<Target> {
@@ -240,7 +254,7 @@ impl Connection {
                 shared.locator.heard_of(vec![node.clone()]);
                 node
             }
-            None => match shared.locator.primary(&shared.options, true).await {
+            None => match shared.locator.primary(&shared.options).await {
                 Ok(node) => node,
                 Err(error) => {
                     tracing::debug!(%error, "the primary was not found");
@@ -327,8 +341,9 @@ impl RedisStore {
     /// retries: the caller decides how long to go on.
     ///
     /// # Errors
-    /// `Refused` for a bad URL or namespace, wrong credentials, or a server older than 6.2;
-    /// `Unavailable` if the server cannot be reached or is not ready.
+    /// `Refused` for a bad URL or namespace, wrong credentials, a server older than 6.2, or a node of a
+    /// cluster that the URL takes for a server; `Unavailable` if the server cannot be reached or is not
+    /// ready, or its cluster takes no requests.
     pub async fn connect(options: RedisOptions) -> Result<RedisStore> {
         let keys = Keys::new(&options.namespace)?;
         let connection = Connection::open(&options).await?;
@@ -340,7 +355,9 @@ impl RedisStore {
             reports: Arc::default(),
             options: Arc::new(options),
         };
-        store.server_info().await?.check()?;
+        let info = store.server_info().await?;
+        info.check()?;
+        store.connection.check_place(info.clustered).await?;
         Ok(store)
     }
 }

@@ -56,6 +56,37 @@ pub(super) fn timed_out(verb: &'static str) -> StoreError {
     }
 }
 
+/// What a person has to do about a failed handshake, if that is why the connection failed: a certificate
+/// that nobody vouches for does not become a better one.
+fn tls_refusal(message: &str) -> Option<String> {
+    let hint = if message.contains("UnknownIssuer") {
+        "; the authority that signed it is none of the trusted ones, which store_ca names if not the system"
+    } else if message.contains("CertificateRequired") {
+        "; the server asks for a client certificate, which pods have none of: `tls-auth-clients no` or `optional` accepts them"
+    } else if message.contains("InvalidContentType") {
+        "; nobody speaks TLS there: redis:// is without it"
+    } else if message.contains("certificate") || message.contains("failed to read PEM") {
+        ""
+    } else {
+        return None;
+    };
+    Some(format!("{message}{hint}"))
+}
+
+/// No connection within the time, to this URL.
+pub(super) fn no_connection(url: &str) -> StoreError {
+    let message = if url.starts_with("rediss") {
+        // It waits for the end of a line that never comes.
+        "timed out; a server that speaks no TLS there is silent as well: redis:// is without it"
+    } else {
+        "timed out"
+    };
+    StoreError::Unavailable {
+        verb: "connect",
+        message: message.to_owned(),
+    }
+}
+
 /// Maps an error of the client or the server. Neither puts secrets into its text.
 pub(super) fn map(verb: &'static str, error: &RedisError) -> StoreError {
     use redis::ErrorKind as Kind;
@@ -66,8 +97,9 @@ pub(super) fn map(verb: &'static str, error: &RedisError) -> StoreError {
     if says("OOM") {
         return StoreError::Full { verb, message };
     }
-    // A certificate that nobody vouches for does not become a better one.
-    if error.is_io_error() && message.contains("certificate") {
+    if error.is_io_error()
+        && let Some(message) = tls_refusal(&message)
+    {
         return StoreError::Refused { verb, message };
     }
     if NOT_NOW.contains(&code) || error.is_io_error() || error.is_connection_dropped() {

@@ -21,6 +21,8 @@ pub struct ServerInfo {
     pub version: String,
     /// `master`, or `slave` for a replica.
     pub role: String,
+    /// Whether it is a node of a cluster.
+    pub clustered: bool,
     /// What it does when memory is full. Every policy but `noeviction` may remove locks.
     pub maxmemory_policy: String,
     /// The limit of its memory in bytes; 0 for none.
@@ -114,6 +116,7 @@ impl RedisStore {
             },
             version: of("redis_version").to_owned(),
             role: of("role").to_owned(),
+            clustered: of("cluster_enabled") == "1",
             maxmemory_policy: of("maxmemory_policy").to_owned(),
             maxmemory: of("maxmemory").parse().unwrap_or(0),
             append_only: of("aof_enabled") == "1",
@@ -134,6 +137,7 @@ mod tests {
             name: "Redis",
             version: "7.0.15".to_owned(),
             role: "master".to_owned(),
+            clustered: false,
             maxmemory_policy: "noeviction".to_owned(),
             maxmemory: 0,
             append_only: true,

@@ -404,7 +404,9 @@ impl Inspect for RedisStore {
     }
 
     async fn warnings(&self) -> Result<Vec<String>> {
-        Ok(self.server_info().await?.warnings())
+        let info = self.server_info().await?;
+        let cluster = self.connection.check_place(info.clustered).await?;
+        Ok(info.warnings().into_iter().chain(cluster).collect())
     }
 
     async fn counts(&self) -> Result<Counts> {

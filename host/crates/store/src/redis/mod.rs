@@ -5,6 +5,7 @@
 //! then writes in an order in which a repeat mends what is missing.
 
 mod changes;
+mod cluster;
 mod codec;
 mod connect;
 mod control;
@@ -39,6 +40,7 @@ use crate::error::{Result, StoreError};
 
 pub use connect::RedisOptions;
 pub use info::ServerInfo;
+pub use script::verbs;
 
 /// The coordination store over Redis. Cheap to clone; clones share a connection and what was read of
 /// pods' reports.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, RedisError, RedisResult, Value};
 
+use super::cluster::{self, SLOTS, Shards};
 use super::codec::{text, texts};
 use super::connect::{RedisOptions, client};
 use crate::error::{Result, StoreError};
@@ -17,8 +18,6 @@ use crate::error::{Result, StoreError};
 const ACCEPTED: &str = "redis://[user:password@]host[:port][/db], redis+sentinel://[user:password@]host[:port][,host…]/name-of-primary[/db], redis+cluster://[user:password@]host[:port][,host…]; with rediss for TLS";
 /// Nodes that are remembered at most.
 const NODES_MAX: usize = 100;
-/// Slots of a cluster.
-const SLOTS: u16 = 16_384;
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +39,7 @@ impl fmt::Display for Node {
 /// How the primary is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Way {
-    /// It is where the URL says, unless that turns out to be a node of a cluster.
+    /// It is where the URL says.
     Fixed,
     /// Sentinels know it by this name.
     Sentinel(String),
@@ -146,26 +145,22 @@ impl Locator {
 
     /// Whether another server may have to be looked for after this error.
     pub(super) fn follows(&self, error: &RedisError) -> bool {
+        if self.way == Way::Fixed {
+            return false;
+        }
         // In a pipeline the errors of its commands are but a text.
         let text = error.to_string().to_lowercase();
-        if text.contains("moved") || error.redirect_node().is_some() {
-            return true;
-        }
-        let elsewhere = match self.way {
-            Way::Sentinel(_) | Way::Cluster => true,
-            // A node of a cluster that told of others.
-            Way::Fixed => self.nodes().len() > 1,
-        };
-        let gone = error.is_io_error() || error.is_connection_dropped();
-        let not_primary = ["readonly", "masterdown", "clusterdown", "loading"];
-        elsewhere && (gone || not_primary.iter().any(|word| text.contains(word)))
+        let elsewhere = ["moved", "readonly", "masterdown", "clusterdown", "loading"];
+        error.redirect_node().is_some()
+            || error.is_io_error()
+            || error.is_connection_dropped()
+            || elsewhere.iter().any(|word| text.contains(word))
     }
 
-    /// Where the primary is now, as far as anybody knows. The one of the URL needs no asking, unless it
-    /// is a node of a cluster.
-    pub(super) async fn primary(&self, options: &RedisOptions, clustered: bool) -> Result<Node> {
+    /// Where the primary is now, as far as anybody knows. The one of the URL needs no asking.
+    pub(super) async fn primary(&self, options: &RedisOptions) -> Result<Node> {
         let nodes = self.nodes();
-        if self.way == Way::Fixed && !clustered {
+        if self.way == Way::Fixed {
             return nodes.into_iter().next().ok_or_else(|| nobody("no address"));
         }
         let mut last = "nobody was asked".to_owned();
@@ -173,11 +168,60 @@ impl Locator {
             let limit = options.connect_timeout + options.response_timeout;
             match tokio::time::timeout(limit, self.ask(node, options)).await {
                 Ok(Ok(primary)) => return Ok(primary),
+                Ok(Err(error)) if error.to_string().contains("cluster support disabled") => {
+                    return Err(StoreError::Refused {
+                        verb: "connect",
+                        message: format!(
+                            "{node} belongs to no cluster; accepted: {}://",
+                            self.scheme
+                        ),
+                    });
+                }
                 Ok(Err(error)) => last = format!("{node}: {error}"),
                 Err(_) => last = format!("{node}: timed out"),
             }
         }
         Err(nobody(&last))
+    }
+
+    /// Whether the URL suits the server that was found there.
+    pub(super) fn suits(&self, clustered: bool) -> Result<()> {
+        let nodes = self.nodes();
+        let (Way::Fixed, true, Some(node)) = (&self.way, clustered, nodes.first()) else {
+            return Ok(());
+        };
+        Err(StoreError::Refused {
+            verb: "connect",
+            message: format!(
+                "{node} is a node of a cluster, which may have its keys elsewhere tomorrow; accepted: {}+cluster://[user:password@]{node}[,host…]",
+                self.scheme
+            ),
+        })
+    }
+
+    /// Whether the cluster takes requests, and what endangers it. Nothing to say where there is none,
+    /// or where the user may not ask.
+    pub(super) async fn cluster_warning(
+        &self,
+        options: &RedisOptions,
+        node: &Node,
+    ) -> Result<Option<String>> {
+        if self.way != Way::Cluster {
+            return Ok(None);
+        }
+        let Ok(shards) = self.shards(node, options).await else {
+            return Ok(None);
+        };
+        let mut cmd = redis::cmd("CLUSTER");
+        let said = query(&self.url(node), options, cmd.arg("INFO")).await.ok();
+        let info = said.as_ref().and_then(text).unwrap_or_default();
+        match cluster::refusal(&info, &shards) {
+            Some(message) => Err(StoreError::Unavailable {
+                verb: "connect",
+                message,
+            }),
+            None => Ok(cluster::warning(&shards)),
+        }
     }
 
     async fn ask(&self, node: &Node, options: &RedisOptions) -> RedisResult<Node> {
@@ -218,34 +262,23 @@ impl Locator {
     }
 
     async fn ask_cluster(&self, node: &Node, options: &RedisOptions) -> RedisResult<Node> {
+        let shards = self.shards(node, options).await?;
+        self.heard_of(shards.servers());
+        let primary = shards.primary(self.slot).cloned();
+        primary.ok_or_else(|| {
+            let holes = shards.uncovered().unwrap_or_default();
+            let what = format!(
+                "nobody has slot {}, that of this namespace: {holes}",
+                self.slot
+            );
+            RedisError::from(std::io::Error::other(what))
+        })
+    }
+
+    async fn shards(&self, node: &Node, options: &RedisOptions) -> RedisResult<Shards> {
         let mut cmd = redis::cmd("CLUSTER");
-        cmd.arg("SLOTS");
-        let answer = query(&self.url(node), options, &cmd).await?;
-        let Value::Array(ranges) = answer else {
-            return Err(strange("no slots"));
-        };
-        let mut primary = None;
-        let mut all = Vec::new();
-        for range in &ranges {
-            let Value::Array(parts) = range else { continue };
-            let [first, last, servers @ ..] = parts.as_slice() else {
-                continue;
-            };
-            let number = |value| text(value).and_then(|text| text.parse::<u16>().ok());
-            let (Some(first), Some(last)) = (number(first), number(last)) else {
-                continue;
-            };
-            let servers: Vec<Node> = servers
-                .iter()
-                .filter_map(|server| server_of(server, node))
-                .collect();
-            if (first..=last).contains(&self.slot) {
-                primary = servers.first().cloned();
-            }
-            all.extend(servers);
-        }
-        self.heard_of(all);
-        primary.ok_or_else(|| strange("nobody has our slot"))
+        let answer = query(&self.url(node), options, cmd.arg("SLOTS")).await?;
+        Shards::of(&answer, node).ok_or_else(|| strange("no slots"))
     }
 }
 
@@ -258,21 +291,6 @@ pub(super) fn redirection(error: &RedisError, from: &Node) -> Option<Node> {
         host: host.trim_matches(['[', ']']).to_owned(),
         port: port.parse().ok()?,
     })
-}
-
-/// A server in the answer to CLUSTER SLOTS; one without a host is on the host that was asked.
-fn server_of(value: &Value, asked: &Node) -> Option<Node> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
-    let host = parts.first().and_then(text).unwrap_or_default();
-    let host = if host.is_empty() || host == "?" {
-        asked.host.clone()
-    } else {
-        host
-    };
-    let port = parts.get(1).and_then(text)?.parse().ok()?;
-    Some(Node { host, port })
 }
 
 fn node_of(text: &str, port: u16) -> Option<Node> {

@@ -1,8 +1,10 @@
 //! The Lua scripts: loaded from their files, put together with the parts they use, called by hash.
 
+use std::collections::HashMap;
+
 use redis::Value;
 
-use super::connect::Connection;
+use super::connect::{Connection, RedisOptions};
 use super::errors;
 use super::keys::Keys;
 use crate::error::Result;
@@ -107,6 +109,17 @@ verbs! {
     Checkpoints: "checkpoints" [],
     ClearCheckpoint: "clear_checkpoint" [],
     RewindCheckpoint: "rewind_checkpoint" [],
+}
+
+/// Every verb by the hash of its script, which is all that a server's slow log, or a listener between it and
+/// a pod, shows of a call.
+#[must_use]
+pub fn verbs(options: &RedisOptions) -> HashMap<String, &'static str> {
+    let scripts = Scripts::new(options.execution_log_max);
+    let hashes = scripts.0.into_iter().map(|script| script.hash);
+    hashes
+        .zip(Verb::ALL.iter().map(|verb| verb.name()))
+        .collect()
 }
 
 struct Script {

@@ -76,11 +76,12 @@ async fn live(fleet: Fleet) -> Result<Cost> {
         .map(|index| job(index, fleet.period))
         .collect::<Result<Vec<_>>>()?;
     open_all(&*store, &jobs).await?;
-    let net = Network::new(store.clone(), 1);
+    let witness = Witness::new(clock.clone(), false);
+    let net = Network::new(store.clone(), 1, witness.clone());
     let ground = Ground {
         clock: clock.clone(),
         net,
-        witness: Witness::new(clock.clone(), false),
+        witness,
         seed: 1,
         metered: true,
         mutant: None,

@@ -163,7 +163,7 @@ fn create(setup: &Setup, dice: &mut fastrand::Rng, jobs: Option<Vec<Arc<Job>>>) 
     let store = witness.watch(broken);
     let fragile = Fragile::new(store.clone(), engine.clone(), witness.clone());
     let shown = Arc::new(Layered(FragileLayer(fragile.clone())));
-    let net = Network::new(shown, dice.u64(..));
+    let net = Network::new(shown, dice.u64(..), witness.clone());
     let jobs = match jobs {
         Some(jobs) => jobs,
         None => (0..setup.jobs)

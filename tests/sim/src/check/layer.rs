@@ -253,6 +253,22 @@ impl Layer for Watched {
         Ok(answer)
     }
 
+    /// A failover may lose what was promised here: whoever was promised then acts longer than it may.
+    async fn extend(
+        &self,
+        me: &PodRef,
+        attempts: &[AttemptRef],
+        lock_ttl: Duration,
+    ) -> Result<Vec<Extension>> {
+        let answers = self.inner.extend(me, attempts, lock_ttl).await?;
+        self.witness.with(|ledger, _| {
+            for attempt in attempts {
+                ledger.run(&attempt.run);
+            }
+        });
+        Ok(answers)
+    }
+
     async fn save_checkpoint(&self, save: &SaveCheckpoint) -> Result<Saved> {
         let answer = self.inner.save_checkpoint(save).await?;
         let (run, fence) = (&save.attempt.run, save.attempt.fence);

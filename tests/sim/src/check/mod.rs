@@ -67,6 +67,7 @@ struct Inner {
     violations: Vec<Violation>,
     history: std::collections::VecDeque<String>,
     troubles: BTreeMap<Option<PodAddress>, Trouble>,
+    claims_in_vain: BTreeMap<PodAddress, Vec<Duration>>,
     keeps_history: bool,
     digest: u64,
     events: u64,
@@ -127,6 +128,24 @@ impl Witness {
             let trouble = inner.troubles.get(pod).copied().unwrap_or_default();
             trouble.now == 0 && trouble.until <= since
         })
+    }
+
+    /// A claim of a pod did not reach the store while the pod waited for it.
+    pub(crate) fn claim_in_vain(&self, pod: &PodAddress) {
+        let at = self.clock.elapsed();
+        let mut inner = self.lock();
+        inner
+            .claims_in_vain
+            .entry(pod.clone())
+            .or_default()
+            .push(at);
+    }
+
+    /// How many claims of a pod did not reach the store since then.
+    pub(crate) fn claims_in_vain(&self, pod: &PodAddress, since: Duration) -> usize {
+        let inner = self.lock();
+        let all = inner.claims_in_vain.get(pod).into_iter().flatten();
+        all.filter(|at| **at >= since).count()
     }
 
     /// Time since the world began.

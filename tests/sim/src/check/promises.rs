@@ -15,6 +15,10 @@ use wasmcron_store::schedule::{Decision, Opened};
 use super::Watched;
 use super::ledger::{Ledger, RunFacts};
 
+/// So many repeats of a claim fit into the time of its lock: with as many that did not reach the store the
+/// pod could not know what it holds.
+const REPEATS_IN_A_LOCK: usize = 2;
+
 impl Ledger {
     /// What is known of a run that nothing was lost of.
     fn sound(&self, run: &RunId) -> Option<&RunFacts> {
@@ -185,6 +189,7 @@ impl Watched {
         if let Some(holder) = holder.flatten()
             && !holder.guest
             && self.witness.was_well(&holder.pod, holder.at)
+            && self.witness.claims_in_vain(&holder.pod, holder.at) < REPEATS_IN_A_LOCK
         {
             let pod = &holder.pod;
             self.witness.broken(

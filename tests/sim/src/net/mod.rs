@@ -14,6 +14,8 @@ use wasmcron_store::{Result, Store, StoreError};
 
 use plans::Plans;
 
+use crate::check::Witness;
+
 pub use link::Link;
 pub use plans::Held;
 
@@ -73,6 +75,7 @@ pub enum Fate {
 /// The network and the server at its end.
 pub struct Network {
     store: Arc<dyn Store>,
+    witness: Arc<Witness>,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -98,9 +101,10 @@ struct LinkState {
 impl Network {
     /// A quiet network before a store.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, seed: u64) -> Arc<Network> {
+    pub fn new(store: Arc<dyn Store>, seed: u64, witness: Arc<Witness>) -> Arc<Network> {
         Arc::new(Network {
             store,
+            witness,
             state: Mutex::new(State {
                 dice: fastrand::Rng::with_seed(seed),
                 weather: Weather::default(),
@@ -211,6 +215,12 @@ impl Network {
         };
         if !matches!(fate, Fate::Plain { .. }) {
             state.mishaps += 1;
+        }
+        drop(state);
+        let in_time =
+            |there: &Option<Duration>| there.is_some_and(|there| there < RESPONSE_TIMEOUT);
+        if verb == "claim" && matches!(&fate, Fate::Rough { there, .. } if !in_time(there)) {
+            self.witness.claim_in_vain(pod);
         }
         fate
     }

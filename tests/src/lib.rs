@@ -12,4 +12,5 @@ pub mod memory_store;
 pub mod proxy;
 pub mod redis_sentinel;
 pub mod redis_server;
+pub mod scripted;
 pub mod servers;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::view::JobView;
@@ -100,10 +101,18 @@ pub struct Context {
     pub out: Out,
 }
 
+/// How long a command waits at least for its turn to write into a file that pods write into all the time.
+const FILE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Runs a command against the store. Every wait is bounded: a store that cannot be reached costs a
 /// few seconds and is named without its password.
 pub fn with_store(globals: &Globals, command: impl AsyncFnOnce(Context) -> Answer) -> Answer {
-    let settings = globals.load_for_store()?;
+    let mut settings = globals.load_for_store()?;
+    if matches!(settings.store, StoreUrl::Sqlite(_)) {
+        // A pod that gets no turn tries again by itself; a person would have to.
+        let patience = settings.store_timeout.get().max(FILE_PATIENCE);
+        settings.store_timeout = patience.into();
+    }
     let url = settings.store.to_string();
     let named = |failure| match failure {
         Failure::Store(error) => Failure::failed(format!("store {url}: {error}")),

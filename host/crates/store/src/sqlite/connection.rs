@@ -155,7 +155,10 @@ impl Place {
                     let name = &self.name;
                     return Err(Trouble::new(
                         errors::Kind::Unavailable,
-                        format!("{name} was locked by another process for {limit:?}"),
+                        format!(
+                            "{name} was locked by another process for {limit:?}; {}",
+                            errors::HELD
+                        ),
                     ));
                 }
                 Err(error) => return self.noted(Err(error)),

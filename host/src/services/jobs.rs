@@ -19,10 +19,14 @@ pub struct Known {
     pub report: JobReport,
 }
 
+/// Jobs whose latest file was refused, with what is wrong with it.
+pub type Refused = BTreeMap<JobName, String>;
+
 /// The book of jobs: written by the reloader, read by everybody.
 #[derive(Debug)]
 pub struct JobBook {
     jobs: RwLock<Arc<BTreeMap<JobName, Known>>>,
+    refused: RwLock<Arc<Refused>>,
     version: Source<()>,
 }
 
@@ -30,6 +34,7 @@ impl Default for JobBook {
     fn default() -> Self {
         JobBook {
             jobs: RwLock::default(),
+            refused: RwLock::default(),
             version: Source::new(()),
         }
     }
@@ -83,6 +88,23 @@ impl JobBook {
         *self.jobs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
         self.version.change_if(|()| true);
         true
+    }
+
+    /// Jobs whose latest file was refused.
+    #[must_use]
+    pub fn refused(&self) -> Arc<Refused> {
+        self.refused
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Replaces what is known of refused files.
+    pub fn refuse(&self, refused: Refused) {
+        if *self.refused() != refused {
+            *self.refused.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(refused);
+            self.version.change_if(|()| true);
+        }
     }
 
     /// Tells of every change from now on.

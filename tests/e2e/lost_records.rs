@@ -92,7 +92,7 @@ async fn c36_a_copy_without_lease_and_lock_takes_over() {
 async fn c67_everything_is_deleted_under_running_pods() {
     let fleet = Fleet::new(Timing::Fast).await;
     fleet.install("hello", "hello");
-    fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
+    fleet.write_job("tick", &jobs::hello("every = \"300ms\"\nmisfire = \"all\""));
     let midway = Midway::on(fleet, &["a", "b"], 2_000, 30, "").await;
     let fleet = &midway.fleet;
     ticks_again(fleet, "tick").await;
@@ -122,6 +122,9 @@ async fn c67_everything_is_deleted_under_running_pods() {
     // What came due until somebody led again may be one; what lies before has no mark and is no business.
     let before = gaps.iter().find(|gap| gap.from < deleted);
     assert!(before.is_none(), "{before:?}");
+    let runs = fleet.store().runs(&name, 1_000).await.expect("runs");
+    let again = runs.iter().find(|run| run.nominal < deleted);
+    assert!(again.is_none(), "it has run before: {again:?}");
     let next = fleet.trigger(crate::harness::JOB, "{\"steps\": 1}").await;
     assert_eq!(fleet.ended(&next).await.state, RunState::Succeeded);
     let after = midway.steps().len();

@@ -90,6 +90,18 @@ impl JobBook {
         true
     }
 
+    /// From now on every job counts as reported for the first time: whoever was told of them forgot it, and
+    /// with it which of their times have their answer.
+    pub fn reported_anew(&self, now: Timestamp) {
+        let mut jobs = self.jobs.write().unwrap_or_else(PoisonError::into_inner);
+        let stamped = jobs.iter().map(|(name, known)| {
+            let mut known = known.clone();
+            known.report.since = now;
+            (name.clone(), known)
+        });
+        *jobs = Arc::new(stamped.collect());
+    }
+
     /// Jobs whose latest file was refused.
     #[must_use]
     pub fn refused(&self) -> Arc<Refused> {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use wasmcron_core::ids::PodRef;
 use wasmcron_core::run::{Outcome, RunState};
 use wasmcron_host::config::settings::Settings;
 use wasmcron_sim::mutants::Mutant;
 use wasmcron_sim::scenario::{Lost, Script, job, model, play};
 use wasmcron_store::embedded::engine::{Key, Tx as _};
 use wasmcron_store::embedded::records::{Leadership, Lock, Running};
+use wasmcron_store::leadership::Campaign;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -90,7 +92,7 @@ fn c29_a_leader_that_lives_is_never_replaced() -> Result<()> {
     )
 }
 
-/// The lease goes to another pod while its holder is in the middle of publishing: what it publishes
+/// The lease goes to another pod while its holder is in the middle of publishing and hears nothing: what it publishes
 /// after that is refused, and every firing has one run with one attempt. (C30)
 #[test]
 fn c30_a_leader_that_is_deposed_in_the_middle_publishes_nothing_more() -> Result<()> {
@@ -104,6 +106,9 @@ fn c30_a_leader_that_is_deposed_in_the_middle_publishes_nothing_more() -> Result
         s.until_time(due - SECOND).await;
         // Its first batch is published and it does not hear so: it stands there with the rest.
         s.lose(old, "publish", Lost::Answer);
+        for _ in 0..4 {
+            s.lose(old, "renew", Lost::Answer);
+        }
         s.until("the first batch", async || {
             let counts = s.store().counts().await?;
             Ok((counts.scheduled > 0).then_some(()))
@@ -118,6 +123,12 @@ fn c30_a_leader_that_is_deposed_in_the_middle_publishes_nothing_more() -> Result
             };
             tx.put(key, free)
         })?;
+        let rival = PodRef {
+            address: "rival".parse()?,
+            session: "01JDX00000000000000000000Z".parse()?,
+        };
+        let won = s.store().campaign(&rival, 6 * SECOND).await?;
+        ensure!(matches!(won, Campaign::Won(_)), "{won:?}");
         let published = async || {
             let mut published = 0;
             for n in 0..JOBS {

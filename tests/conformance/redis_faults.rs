@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -15,74 +14,62 @@ use wasmcron_store::pods::{Pods as _, Standing};
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_tests::conformance::{LONG, World};
 use wasmcron_tests::redis_server::RedisServer;
+use wasmcron_tests::scripted::{Answers, Scripted};
 
 use crate::harness::{RedisHarness, on_runtime};
-
-/// A server that answers by the first word of each command; `*` stands for every other.
-async fn scripted(answers: &'static [(&'static str, &'static str)]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("its address").port();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, answers));
-        }
-    });
-    format!("redis://127.0.0.1:{port}/")
-}
-
-async fn answer(stream: TcpStream, answers: &[(&str, &str)]) -> Option<()> {
-    let mut stream = BufReader::new(stream);
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).await.ok()?;
-        let words: usize = line.trim().strip_prefix('*')?.parse().ok()?;
-        let mut first = String::new();
-        for at in 0..words {
-            line.clear();
-            stream.read_line(&mut line).await.ok()?;
-            let length: usize = line.trim().strip_prefix('$')?.parse().ok()?;
-            let mut word = vec![0; length + 2];
-            stream.read_exact(&mut word).await.ok()?;
-            if at == 0 {
-                first = String::from_utf8_lossy(&word[..length]).to_uppercase();
-            }
-        }
-        let found = answers
-            .iter()
-            .find(|(word, _)| *word == first || *word == "*");
-        stream.write_all(found?.1.as_bytes()).await.ok()?;
-    }
-}
 
 async fn connect(url: &str) -> Result<RedisStore, StoreError> {
     RedisStore::connect(RedisOptions::new(url)).await
 }
 
-/// A server that reads its data from disk says so; that passes.
+/// A server that reads its data from disk, or cannot serve for another reason that passes, says so: that
+/// is an outage, and named. (C61)
 #[test]
-fn a_loading_server_is_unavailable() {
+fn c61_a_server_that_is_not_ready_is_unavailable() {
+    const STATES: &[(Answers, &str)] = &[
+        (
+            &[("*", "-LOADING Redis is loading the dataset in memory\r\n")],
+            "loading",
+        ),
+        (
+            &[("*", "-MASTERDOWN Link with MASTER is down\r\n")],
+            "master",
+        ),
+        (
+            &[("*", "-BUSY Redis is busy running a script.\r\n")],
+            "busy",
+        ),
+        (&[("*", "-CLUSTERDOWN The cluster is down\r\n")], "cluster"),
+        (
+            &[("*", "-TRYAGAIN Multiple keys request during rehashing\r\n")],
+            "rehashing",
+        ),
+    ];
     on_runtime(async {
-        let loading = "-LOADING Redis is loading the dataset in memory\r\n";
-        let url = scripted(Box::leak(Box::new([("*", loading)]))).await;
-        let answer = connect(&url).await;
-        let Err(error @ StoreError::Unavailable { .. }) = answer else {
-            panic!("{answer:?}");
-        };
-        assert!(error.to_string().contains("oading"), "{error}");
+        for (answers, named) in STATES {
+            let server = Scripted::start(0, answers).await.expect("a port");
+            let answer = connect(&server.url()).await;
+            let Err(error @ StoreError::Unavailable { .. }) = answer else {
+                panic!("{answers:?}: {answer:?}");
+            };
+            assert!(error.is_transient());
+            assert!(error.to_string().to_lowercase().contains(named), "{error}");
+        }
     });
 }
 
 /// A server that is too old is refused with both versions.
 #[test]
 fn an_old_server_is_refused() {
-    const ANSWERS: &[(&str, &str)] = &[
+    const ANSWERS: Answers = &[
         ("INFO", "$22\r\nredis_version:6.0.16\r\n\r\n"),
         ("TIME", "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n"),
         ("CONFIG", "-ERR unknown command\r\n"),
         ("*", "+OK\r\n"),
     ];
     on_runtime(async {
-        let answer = connect(&scripted(ANSWERS).await).await;
+        let server = Scripted::start(0, ANSWERS).await.expect("a port");
+        let answer = connect(&server.url()).await;
         let Err(StoreError::Refused { message, .. }) = answer else {
             panic!("{answer:?}");
         };

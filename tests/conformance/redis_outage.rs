@@ -10,6 +10,7 @@ use wasmcron_store::leadership::{Campaign, Leadership as _};
 use wasmcron_store::pods::{Pods as _, Standing};
 use wasmcron_store::redis::RedisStore;
 use wasmcron_tests::conformance::{LONG, World};
+use wasmcron_tests::proxy::Proxy;
 use wasmcron_tests::redis_server::RedisServer;
 
 use crate::harness::{RedisHarness, on_runtime};
@@ -154,7 +155,7 @@ fn an_empty_server_after_a_restart_is_taken_up() {
     });
 }
 
-/// A server that stands still is unavailable after the response time-out, and usable again afterwards.
+/// A server that stands still is unavailable after the response time-out, and usable again afterwards. (C62)
 #[test]
 fn a_server_that_stands_still_times_out() {
     on_runtime(async {
@@ -227,5 +228,32 @@ fn a_replica_is_unavailable() {
         }
         order(&harness, &["REPLICAOF", "NO", "ONE"]).await;
         world.beat(&pod).await;
+    });
+}
+
+/// The connection for calls leads nowhere and nobody closes it: after some calls without an answer it is
+/// replaced, while a server that is only slow is left its time. (C62)
+#[test]
+fn c62_a_connection_that_leads_nowhere_is_replaced() {
+    on_runtime(async {
+        let server = RedisServer::start().await;
+        let way = Proxy::start(server.port()).await.expect("a proxy");
+        let url = format!("redis://127.0.0.1:{}/", way.port());
+        let mut options = wasmcron_store::redis::RedisOptions::new(url);
+        options.response_timeout = Duration::from_millis(150);
+        let store = RedisStore::connect(options).await.expect("the store");
+        for _ in 0..3 {
+            way.strand();
+            let stranded = Instant::now();
+            let mut failed = 0;
+            while store.now().await.is_err() {
+                failed += 1;
+                assert!(
+                    stranded.elapsed() < Duration::from_secs(5),
+                    "still no answer"
+                );
+            }
+            assert!(failed >= 2, "one late answer replaces nothing: {failed}");
+        }
     });
 }

@@ -56,6 +56,49 @@ async fn c101_a_bad_job_file_leaves_the_old_one_in_force() {
     }
 }
 
+/// A pod tells the fleet which files it refused, so that `job show` and `job list` say so from anywhere, also of
+/// a job that never was in force; and no more once the file is mended.
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_files_are_told_from_anywhere() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &jobs::hello("cron = \"@daily\""));
+    let _pod = fleet.pod("a").await;
+    fleet.opened(&["tick"]).await;
+    fleet.write_job("tick", &jobs::hello("corn = \"@hourly\""));
+    fleet.write_job("never", &jobs::hello("cron = \"0 0 30 2 *\""));
+    let shows = async |job: &str, words: &str| {
+        until(&format!("{words:?} of {job}"), PATIENCE, async || {
+            let (out, err, _) = fleet.cli(&["job", "show", job]).await;
+            format!("{out}{err}").contains(words).then_some(())
+        })
+        .await;
+    };
+    shows("tick", "Pod a refused its latest file").await;
+    shows("tick", "did you mean `cron`").await;
+    shows("never", "pod a refused its file").await;
+    let (out, _, code) = fleet.cli(&["job", "show", "tick", "--json"]).await;
+    let shown: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(
+        (code, &shown["refused"][0]["pod"]),
+        (0, &"a".into()),
+        "{out}"
+    );
+    let schedule = shown["schedule"].as_str().unwrap_or_default();
+    assert!(
+        schedule.contains("@daily"),
+        "the last good version goes on: {out}"
+    );
+    let (_, err, _) = fleet.cli(&["job", "list"]).await;
+    assert!(err.contains("refused the file of job never"), "{err}");
+    fleet.write_job("tick", &jobs::hello("cron = \"@hourly\""));
+    until("the mended file to be taken", PATIENCE, async || {
+        let (out, _, _) = fleet.cli(&["job", "show", "tick"]).await;
+        (out.contains("@hourly") && !out.contains("refused")).then_some(())
+    })
+    .await;
+}
+
 /// Parameters that the plugin's schema refuses: in the file, and by hand.
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_against_the_plugins_schema() {

@@ -127,6 +127,43 @@ async fn job_files_are_followed() {
     assert_eq!(dev.ended().await, Some(0), "{}", dev.err());
 }
 
+/// A first job file for a plugin that is refused leaves the plugin's own job in force, as a later one leaves the
+/// last good version; and it is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_file_leaves_the_plugins_own_job() {
+    let (folder, logs) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let dir = folder.path();
+    install("hello", &dir.join("hello.wasm"));
+    let dev = DevProcess::start(dir, logs.path(), &[]);
+    in_force(dir, "hello").await;
+    std::fs::write(
+        dir.join("hello.toml"),
+        "name = \"hello\"\nevery = \"soon\"\n",
+    )
+    .expect("written");
+    until("the refusal", PATIENCE, async || {
+        let (out, _, _) = cli_in(dir, &["job", "show", "hello"]).await;
+        out.contains("refused its latest file").then_some(())
+    })
+    .await;
+    assert!(
+        dev.err().contains("the last good version goes on"),
+        "{}",
+        dev.err()
+    );
+    let (out, err, code) = cli_in(dir, &["job", "trigger", "hello", "--wait"]).await;
+    assert_eq!(code, 0, "it can still be run: {out}{err}");
+    std::fs::write(
+        dir.join("hello.toml"),
+        "name = \"hello\"\nevery = \"300ms\"\n",
+    )
+    .expect("written");
+    dev.said("every 300ms").await;
+}
+
 /// A killed dev leaves its run where it was: the next one goes on from its checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_dev_goes_on() {

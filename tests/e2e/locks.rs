@@ -1,7 +1,10 @@
 //! Attempts that lose their right to write, and the stragglers they become.
 
+use std::time::Duration;
+
 use wasmcron_core::ids::{RunId, RunKey};
 use wasmcron_core::run::{Outcome, RunState};
+use wasmcron_tests::proxy::Way;
 
 use crate::harness::{Fleet, Midway, PATIENCE, Signal, Timing, jobs, until};
 
@@ -76,6 +79,98 @@ async fn c49_the_lock_is_deleted_by_hand() {
     let steps = midway.steps();
     let attempts: Vec<_> = steps.iter().map(|(attempt, _)| *attempt).collect();
     assert!(attempts.is_sorted(), "{steps:?}");
+}
+
+/// The store cannot be reached from the pod that executes, for longer than the lock lasts: its guest stops by
+/// the pod's own clock, before another pod may begin, and nothing of it comes later. (C49)
+#[tokio::test(flavor = "multi_thread")]
+async fn c49_a_pod_that_cannot_extend_stops_by_its_own_clock() {
+    let mut fleet = Fleet::new(Timing::Fast).await;
+    let ways = [fleet.way_of("a").await, fleet.way_of("b").await];
+    let mut midway = Midway::on(fleet, &["a", "b"], 60, 60, "").await;
+    let cut_off = midway.victim().await;
+    let way = &ways[usize::from(cut_off.address() == "b")];
+    way.set(Way::Held, Way::Held);
+    let record = midway.fleet.ended(&midway.run).await;
+    way.heal();
+    assert_eq!(record.state, RunState::Succeeded, "{record:?}");
+    assert!(
+        matches!(record.attempts[0].outcome, Some(Outcome::Lost { .. })),
+        "{record:?}"
+    );
+    until("the pod to hear what became of it", PATIENCE, async || {
+        (cut_off.metric("wasmcron_attempts_running").await == 0.0).then_some(())
+    })
+    .await;
+    let steps = midway.steps();
+    let attempts: Vec<_> = steps.iter().map(|(attempt, _)| *attempt).collect();
+    assert!(attempts.is_sorted(), "they interleave: {steps:?}");
+    assert_eq!(midway.distinct_steps(), (0..60).collect());
+}
+
+/// Guests that never rest on every slot of a pod: neither its heartbeat nor the extension of its locks is late
+/// by more than an interval or so. (C54)
+#[tokio::test(flavor = "multi_thread")]
+async fn c54_busy_guests_delay_neither_heartbeat_nor_renewal() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hostile", "hostile");
+    let names: Vec<String> = (0..4).map(|n| format!("busy-{n}")).collect();
+    for name in &names {
+        fleet.write_job(
+            name,
+            "plugin = \"hostile\"\ntimeout = \"5s\"\n[params]\ndo = \"spin\"\n",
+        );
+    }
+    let _pod = fleet.pod_with("a", "pod.capacity = 4").await;
+    fleet
+        .opened(&names.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
+    let mut runs = Vec::new();
+    for name in &names {
+        runs.push(fleet.submit(name).await);
+    }
+    for run in &runs {
+        fleet.attempt(run, 1).await;
+    }
+    let jobs: Vec<_> = names
+        .iter()
+        .map(|name| name.parse().expect("a name"))
+        .collect();
+    let mut looks = 0;
+    until("the end of the first", PATIENCE, async || {
+        let now = fleet.now().await;
+        let locks = fleet.store().locks(&jobs).await.expect("locks");
+        let pods = fleet.store().pods().await.expect("pods");
+        let beat = pods[0].heartbeat.expect("a heartbeat");
+        let record = fleet.store().run(&runs[0]).await.expect("it").expect("it");
+        if record.state.is_ended() {
+            return Some(());
+        }
+        if let [Some(lock), ..] = &locks[..] {
+            // Of two seconds, with a renewal every 300 ms.
+            assert!(lock.expires_in > Duration::from_millis(900), "{lock:?}");
+        }
+        assert!(
+            now.since(beat) < Timing::Fast.window(),
+            "{:?}",
+            now.since(beat)
+        );
+        looks += 1;
+        None
+    })
+    .await;
+    assert!(looks > 20, "{looks} looks");
+    for run in &runs {
+        let record = fleet.ended(run).await;
+        let [attempt] = &record.attempts[..] else {
+            panic!("{record:?}")
+        };
+        assert!(
+            matches!(attempt.outcome, Some(Outcome::TimedOut { .. })),
+            "{record:?}"
+        );
+        assert_eq!(record.recoveries, 0, "{record:?}");
+    }
 }
 
 /// Two firings of one job: the second is skipped and leaves no trap behind. (C55)

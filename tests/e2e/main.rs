@@ -14,6 +14,7 @@ mod drain;
 mod embedded;
 mod harness;
 mod locks;
+mod lost_records;
 mod operators;
 mod policies;
 mod redis_article;

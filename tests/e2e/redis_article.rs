@@ -81,6 +81,7 @@ async fn round_robin() {
 }
 
 /// With no subscriber nothing is queued, the job says why, an error is counted, and the firing is not lost.
+/// (C27)
 #[tokio::test(flavor = "multi_thread")]
 async fn no_subscriber_queues_nothing() {
     let fleet = Fleet::new(Timing::Fast).await;
@@ -168,7 +169,7 @@ async fn enabled_switched_between_two_loops() {
     assert!(!gaps.is_empty(), "the change leaves a trace");
 }
 
-/// Two leaders that both publish the same firing make one run, and the deposed one is refused.
+/// Two leaders that both publish the same firing make one run, and the deposed one is refused. (C30, C53)
 #[tokio::test(flavor = "multi_thread")]
 async fn two_leaders_publish_one_firing() {
     let fleet = Fleet::new(Timing::Fast).await;

@@ -166,7 +166,7 @@ async fn c27_no_live_worker_writes_nothing() {
     );
 }
 
-/// A pod that starts while the store takes no writes waits for it, as a running one does.
+/// A pod that starts while the store takes no writes waits for it, as a running one does. (C61)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_starts_during_a_failover() {
     let fleet = Fleet::new(Timing::Fast).await;
@@ -185,7 +185,7 @@ async fn a_pod_starts_during_a_failover() {
     fleet.live(1).await;
 }
 
-/// SIGTERM: the run yields with its checkpoint and goes on elsewhere at once; the exit code is 0.
+/// SIGTERM: the run yields with its checkpoint and goes on elsewhere at once; the exit code is 0. (C56)
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_hands_over() {
     let mut midway = Midway::start(Timing::Defaults, &["a", "b"], 40, 50, "").await;
@@ -249,4 +249,75 @@ async fn c45_a_poison_job_is_caught_across_restarts() {
         .expect("the job");
     assert!(view.quarantined.is_some(), "an operator has to release it");
     drop(pod);
+}
+
+/// The same with three pods: a job that takes one after the other down is set aside while the last of them
+/// lives, which is counted, and that one runs the other jobs. (C45)
+#[tokio::test(flavor = "multi_thread")]
+async fn c45_a_poison_job_does_not_take_every_pod_down() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hostile", "hostile");
+    fleet.install("hello", "hello");
+    let poison = "plugin = \"hostile\"\nresumable = true\n[params]\ndo = \"ignore-stop\"\n";
+    fleet.write_job("poison", poison);
+    fleet.write_job("tick", &jobs::hello("every = \"500ms\""));
+    let mut pods = Vec::new();
+    for address in ["a", "b", "c"] {
+        pods.push(fleet.pod_with(address, "recovery.max_recoveries = 1").await);
+    }
+    fleet.live(3).await;
+    fleet.opened(&["poison"]).await;
+    let run = fleet.trigger("poison", "{}").await;
+    for attempt in [1, 2] {
+        let record = fleet.attempt(&run, attempt).await;
+        let executing = record.attempts.last().expect("an attempt").pod.to_string();
+        let at = pods.iter().position(|pod| pod.address() == executing);
+        // What such a guest would do to its pod, if the sandbox let it.
+        pods.swap_remove(at.expect("the executing pod"))
+            .kill()
+            .await;
+    }
+    let record = fleet.ended(&run).await;
+    assert_eq!(
+        (record.state, record.attempts.len()),
+        (RunState::Lost, 2),
+        "{record:?}"
+    );
+    assert!(record.why.is_some(), "{record:?}");
+    let [last] = &pods[..] else {
+        panic!("{} pods are left", pods.len())
+    };
+    assert_eq!(last.metric("poisoned_total").await, 1.0);
+    let now = fleet.now().await;
+    let tick = fleet
+        .run_where("tick", "is later", |run| {
+            run.nominal > now && run.state == RunState::Succeeded
+        })
+        .await;
+    assert_eq!(tick.attempts[0].pod.as_str(), last.address());
+}
+
+/// A pod that has another address at each start, as in Kubernetes: what its dead self executed goes on in the
+/// new one, and nothing of the old name stays behind. (C37)
+#[tokio::test(flavor = "multi_thread")]
+async fn c37_a_pod_under_a_new_name_inherits_from_the_old_one() {
+    let mut midway = Midway::start(Timing::Fast, &["web-7f9c"], 40, 50, "").await;
+    midway.victim().await.kill().await;
+    let (fleet, run) = (&midway.fleet, &midway.run);
+    let _again = fleet.pod("web-b21a").await;
+    let record = fleet.attempt(run, 2).await;
+    assert_eq!(record.attempts[1].pod.as_str(), "web-b21a");
+    assert_eq!(fleet.ended(run).await.state, RunState::Succeeded);
+    until(
+        "the end of every key of the old name",
+        PATIENCE,
+        async || {
+            let keys: Vec<String> = fleet.redis_command(&["KEYS", "*:web-7f9c*"]).await;
+            let known: Option<f64> = fleet
+                .redis_command(&["ZSCORE", "{distributed_scheduler}:subscribers", "web-7f9c"])
+                .await;
+            (keys.is_empty() && known.is_none()).then_some(())
+        },
+    )
+    .await;
 }

@@ -40,7 +40,7 @@ async fn scenario_a_dead_before_publishing() {
     assert_eq!(pods, BTreeSet::from(["a".into(), "b".into()]));
 }
 
-/// Scenario B: a pod dies after a task was published to it and before it claimed it.
+/// Scenario B: a pod dies after a task was published to it and before it claimed it. (C38, C47)
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_b_dead_before_the_claim() {
     let fleet = Fleet::new(Timing::Fast).await;
@@ -81,7 +81,7 @@ async fn scenario_b_dead_before_the_claim() {
     drop(a);
 }
 
-/// Scenario C: a pod dies while it executes. Resumable: from the last acknowledged checkpoint.
+/// Scenario C: a pod dies while it executes. Resumable: from the last acknowledged checkpoint. (C38, C40)
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_c_dead_while_running_resumes() {
     let mut midway = Midway::start(Timing::Fast, &["a", "b"], 40, 40, "").await;

@@ -80,7 +80,7 @@ async fn a_lost_store_is_one_line_a_pod() {
     }
 }
 
-/// The store comes back empty: pods register again, jobs begin anew.
+/// The store comes back empty: pods register again, jobs begin anew. (C67)
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_store_is_taken_up() {
     let mut fleet = Fleet::new(Timing::Fast).await;
@@ -94,7 +94,7 @@ async fn an_emptied_store_is_taken_up() {
     ticks_again(&fleet, "tick").await;
 }
 
-/// A store that is a replica for a while, or full, or slow: pods wait, and go on.
+/// A store that is a replica for a while, or full, or slow: pods wait, and go on. (C61, C66)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_takes_no_writes_for_a_while() {
     let fleet = Fleet::new(Timing::Fast).await;
@@ -267,7 +267,7 @@ async fn a_pod_waits_for_the_slots_of_its_cluster() {
     );
 }
 
-/// Settings of the server that endanger the promises are named at start.
+/// Settings of the server that endanger the promises are named at start. (C66)
 #[tokio::test(flavor = "multi_thread")]
 async fn dangerous_servers_are_named_at_start() {
     let evicting = ["--maxmemory-policy", "allkeys-lru", "--maxmemory", "64mb"];
@@ -284,6 +284,7 @@ async fn dangerous_servers_are_named_at_start() {
 }
 
 /// The primary dies, and a Sentinel makes its replica the primary: pods follow, and firings go on.
+/// (C36)
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_follow_a_sentinels_failover() {
     let mut watched = Watched::start().await;

@@ -13,6 +13,7 @@ pub mod proxy;
 pub mod redis_sentinel;
 pub mod redis_server;
 pub mod resp;
+pub mod scripted;
 pub mod servers;
 pub mod tls;
 pub mod tripwire;

@@ -42,6 +42,8 @@ pub struct Link {
     pub refuses: bool,
     /// Raised to reset the connections that there are.
     generation: u64,
+    /// Raised to let the connections that there are stand still.
+    standstill: u64,
 }
 
 /// A running proxy; its connections end when it is dropped.
@@ -92,6 +94,12 @@ impl Proxy {
         self.link.send_modify(|link| link.generation += 1);
     }
 
+    /// Lets every connection that there is stand still for good, as behind a gateway that forgot it: what is
+    /// sent goes nowhere, and neither end is told. New ones are as the link says.
+    pub fn strand(&self) {
+        self.link.send_modify(|link| link.standstill += 1);
+    }
+
     /// Lets everything pass.
     pub fn heal(&self) {
         self.set(Way::Open, Way::Open);
@@ -129,7 +137,11 @@ async fn connect(client: TcpStream, port: u16, state: watch::Receiver<Link>) {
     };
     // The delays shall be ours alone.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let generation = state.borrow().generation;
+    let Link {
+        generation,
+        standstill,
+        ..
+    } = *state.borrow();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let mut reset = state.clone();
@@ -137,9 +149,18 @@ async fn connect(client: TcpStream, port: u16, state: watch::Receiver<Link>) {
         let gone = reset.wait_for(|link| link.generation != generation).await;
         gone.is_ok()
     };
+    tokio::pin!(broken);
+    let mut stuck = state.clone();
+    let stands = async {
+        let stands = stuck.wait_for(|link| link.standstill != standstill).await;
+        stands.is_ok()
+    };
     tokio::select! {
         biased;
-        _ = broken => {}
+        _ = &mut broken => {}
+        true = stands => {
+            broken.await;
+        }
         () = pump(from_client, &to_server, state.clone(), |link| link.requests) => {}
         () = pump(from_server, &to_client, state.clone(), |link| link.answers) => {}
     }
@@ -302,6 +323,26 @@ mod tests {
         proxy.heal();
         let again = TcpStream::connect(("127.0.0.1", proxy.port())).await;
         assert_eq!(ask(&mut again.expect("a connection")).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn what_is_stranded_stands_still_and_new_ones_pass() {
+        let (proxy, mut client, received) = pair().await;
+        proxy.strand();
+        assert_eq!(ask(&mut client).await, None);
+        assert_eq!(*received.borrow(), 1, "nothing arrived");
+        let again = TcpStream::connect(("127.0.0.1", proxy.port())).await;
+        assert_eq!(ask(&mut again.expect("a connection")).await, Some(7));
+        assert_eq!(answer(&mut client).await, None);
+        client.write_all(&[7]).await.expect("nobody closed it");
+        proxy.reset();
+        assert!(
+            timeout(SOON, client.read_u8())
+                .await
+                .expect("its end")
+                .is_err(),
+            "a reset ends it"
+        );
     }
 
     #[tokio::test]

@@ -74,6 +74,13 @@ fn check(globals: &Globals) -> Answer {
 
 fn check_jobs(loaded: &Loaded, findings: &mut Findings) {
     let settings = &loaded.settings;
+    if !settings.jobs.directory.exists() {
+        let directory = settings.jobs.directory.display();
+        findings.warnings.push(format!(
+            "jobs.directory: there is no {directory}; `serve` makes it, and it holds no job yet"
+        ));
+        return;
+    }
     let files = match job_file::load_directory(&settings.jobs.directory, &settings.limits) {
         Ok(files) => files,
         Err(error) => return findings.faults.extend(error.faults),

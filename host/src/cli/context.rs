@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use wasmcron_core::ids::{JobName, RunId};
-use wasmcron_core::view::JobView;
+use wasmcron_core::ids::{JobName, PodAddress, RunId};
+use wasmcron_core::time::Timestamp;
+use wasmcron_core::view::{JobView, Pod};
 use wasmcron_store::Store;
 
 use super::dev;
 use super::out::{Answer, Failure, Out};
+use super::text;
 use crate::config::fault::ConfigError;
 use crate::config::known;
 use crate::config::load::{self, Loaded, Origin, Sources};
@@ -100,10 +103,18 @@ pub struct Context {
     pub out: Out,
 }
 
+/// How long a command waits at least for its turn to write into a file that pods write into all the time.
+const FILE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Runs a command against the store. Every wait is bounded: a store that cannot be reached costs a
 /// few seconds and is named without its password.
 pub fn with_store(globals: &Globals, command: impl AsyncFnOnce(Context) -> Answer) -> Answer {
-    let settings = globals.load_for_store()?;
+    let mut settings = globals.load_for_store()?;
+    if matches!(settings.store, StoreUrl::Sqlite(_)) {
+        // A pod that gets no turn tries again by itself; a person would have to.
+        let patience = settings.store_timeout.get().max(FILE_PATIENCE);
+        settings.store_timeout = patience.into();
+    }
     let url = settings.store.to_string();
     let named = |failure| match failure {
         Failure::Store(error) => Failure::failed(format!("store {url}: {error}")),
@@ -157,6 +168,19 @@ pub fn operator() -> String {
     }
 }
 
+/// Files that live pods refused: which pod, of which job, and what is wrong.
+pub fn refusals(
+    pods: &[Pod],
+    now: Timestamp,
+    window: Duration,
+) -> impl Iterator<Item = (&PodAddress, &JobName, &str)> {
+    let live = pods.iter().filter(move |pod| pod.is_active(now, window));
+    live.flat_map(|pod| {
+        let refused = pod.report.iter().flat_map(|report| &report.refused);
+        refused.map(|(job, reason)| (&pod.address, job, reason.as_str()))
+    })
+}
+
 /// Jobs that one command reads at most.
 const JOBS_MAX: usize = 100_000;
 
@@ -201,6 +225,17 @@ impl Context {
                     .is_some_and(|report| report.jobs.contains_key(name))
             })
             .count();
+        let now = match self.store.now().await {
+            Ok(now) => now,
+            Err(error) => return error.into(),
+        };
+        let mut refused = refusals(&pods, now, self.settings.active_window());
+        if let Some((pod, _, reason)) = refused.find(|(_, job, _)| *job == name) {
+            return Failure::failed(format!(
+                "no job {name} is in force: pod {pod} refused its file: {}",
+                text::plain(reason)
+            ));
+        }
         if holders > 0 {
             return Failure::failed(format!(
                 "job {name} is not in force yet: {holders} pod(s) have read its file and the leader has not taken it up"

@@ -9,10 +9,11 @@ use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{JobView, Leader, Pod, ScheduledEntry};
 use wasmcron_store::schedule::Operated;
 
-use super::context::{Context, Globals, operator, with_store};
+use super::context::{Context, Globals, operator, refusals, with_store};
 use super::out::{Answer, Failure};
 use super::views::{
-    DefinitionView, Firing, GapView, HoldView, JobDetail, JobLine, RunLine, SuccessesView,
+    DefinitionView, Firing, GapView, HoldView, JobDetail, JobLine, RefusalView, RunLine,
+    SuccessesView,
 };
 use super::why::{Situation, Why, why};
 use super::{backfill, text, trigger};
@@ -166,6 +167,12 @@ async fn list(ctx: Context) -> Answer {
         .collect()
         .await;
     let lines = lines.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for (pod, job, reason) in refusals(&around.pods, around.now, ctx.settings.active_window()) {
+        super::out::note(format!(
+            "warning: pod {pod} refused the file of job {job}: {}",
+            text::plain(reason)
+        ));
+    }
     for entry in &corrupt {
         super::out::note(format!(
             "warning: the store holds an entry that cannot be read: {}",
@@ -233,6 +240,13 @@ async fn show(ctx: &Context, name: &JobName, recent: usize) -> Answer {
             .filter(|gap| gap.count > 0)
             .map(GapView::from)
             .collect(),
+        refused: refusals(&around.pods, around.now, ctx.settings.active_window())
+            .filter(|(_, job, _)| *job == name)
+            .map(|(pod, _, reason)| RefusalView {
+                pod: pod.to_string(),
+                reason: reason.to_owned(),
+            })
+            .collect(),
     };
     if ctx.out.json {
         return ctx.out.value(&detail);
@@ -247,6 +261,13 @@ fn print(ctx: &Context, job: &JobView, detail: &JobDetail, now: Timestamp) -> An
         line.name,
         text::plain(&line.why.sentence)
     ))?;
+    for refusal in &detail.refused {
+        ctx.out.line(format!(
+            "Pod {} refused its latest file, so what follows is the last good version: {}",
+            refusal.pod,
+            text::plain(&refusal.reason)
+        ))?;
+    }
     ctx.out.line("")?;
     ctx.out.pairs(&facts(job, detail, now))?;
     if !detail.runs.is_empty() {

@@ -195,7 +195,12 @@ fn idle(s: &Situation<'_>) -> Why {
             format!("No pod leads, so nothing is published; {pods}."),
         );
     }
-    let Some(due) = due::next_due(s.job) else {
+    let due = due::next_due(s.job);
+    // One that is due and finds no pod is told as such: something waits for it.
+    if due.is_none_or(|due| due > s.now) && is_removed(s, &live) {
+        return answer("removed", REMOVED);
+    }
+    let Some(due) = due else {
         return never(s);
     };
     if due > s.now {
@@ -203,6 +208,19 @@ fn idle(s: &Situation<'_>) -> Why {
     } else {
         overdue(s, &live)
     }
+}
+
+/// What is said of a job without a file. The leader forgets it after `ORPHANED_FOR`.
+const REMOVED: &str = "It was removed: no live pod has its job file. It does not fire, and leaves this list \
+                       once no pod has had the file for 24 h; its records stay as long as those of any job.";
+
+/// Whether every live pod has said which jobs it has, and this is none of them.
+fn is_removed(s: &Situation<'_>, live: &[&Pod]) -> bool {
+    let lacks = |pod: &&Pod| {
+        let report = pod.report.as_ref();
+        report.is_some_and(|report| !report.jobs.contains_key(&s.job.job))
+    };
+    !live.is_empty() && live.iter().all(lacks)
 }
 
 /// Firings that wait for a person.

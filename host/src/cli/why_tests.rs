@@ -72,6 +72,7 @@ fn pod(address: &str) -> Pod {
             },
         )]
         .into(),
+        refused: BTreeMap::new(),
     };
     Pod {
         address: address.parse().expect("address"),
@@ -349,4 +350,42 @@ fn a_job_with_a_run() {
     for (change, expected) in table {
         assert_eq!(ask(change), expected);
     }
+}
+
+/// No file any more, on any pod that has said what it has: whatever its schedule was, it does not fire. A firing
+/// that is due all the same waits, and says so.
+#[test]
+fn a_job_without_a_file() {
+    let without = |world: &mut World| {
+        let report = world.pods[0].report.as_deref().expect("a report");
+        let jobs = BTreeMap::new();
+        let report = PodReport {
+            jobs,
+            ..report.clone()
+        };
+        world.pods[0].report = Some(report.into());
+    };
+    let due = ask(|world| {
+        without(world);
+        world.job.cursor = at("00:00:00");
+    });
+    assert!(due.starts_with("no-pod-with-job | "), "{due}");
+    let ahead = ask(without);
+    assert!(ahead.starts_with("removed | It was removed"), "{ahead}");
+    let manual = ask(|world| {
+        without(world);
+        world.job.stored.definition.schedule.trigger = Trigger::Manual;
+    });
+    assert!(
+        manual.starts_with("removed | ") && manual.contains("24 h"),
+        "{manual}"
+    );
+    let unknown = ask(|world| {
+        without(world);
+        world.job.stored.definition.schedule.trigger = Trigger::Manual;
+        let mut silent = pod("b");
+        silent.report = None;
+        world.pods.push(silent);
+    });
+    assert!(unknown.starts_with("manual | "), "{unknown}");
 }

@@ -17,6 +17,9 @@ pub const FILE_MAX_BYTES: u64 = 1 << 20;
 /// Syntax errors of one file that are shown; the first explains most of the others.
 const SYNTAX_FAULTS_MAX: usize = 5;
 
+/// Values of one file that are named when they do not fit.
+const VALUE_FAULTS_MAX: usize = 20;
+
 /// The text of a file.
 #[derive(Debug)]
 pub struct Source {
@@ -103,7 +106,7 @@ impl Source {
     /// Reads the table into a type, after a check that names every unknown key.
     ///
     /// # Errors
-    /// Unknown keys, or the first value that does not fit.
+    /// Unknown keys, or the values that do not fit.
     pub fn read_into<T: DeserializeOwned>(
         &self,
         table: &Spanned<DeTable<'_>>,
@@ -117,15 +120,46 @@ impl Source {
         if !faults.is_empty() {
             return Err(ConfigError { faults });
         }
-        T::deserialize(toml::de::Deserializer::from(table.clone())).map_err(|error| {
+        self.values_of(table.clone())
+    }
+
+    /// Reads values. One that does not fit is taken out and the rest read again, so that whoever wrote
+    /// the file hears of all of them.
+    fn values_of<T: DeserializeOwned>(
+        &self,
+        mut table: Spanned<DeTable<'_>>,
+    ) -> Result<T, ConfigError> {
+        let mut faults = Vec::new();
+        loop {
+            let error = match T::deserialize(toml::de::Deserializer::from(table.clone())) {
+                Ok(value) if faults.is_empty() => return Ok(value),
+                Ok(_) => break,
+                Err(error) => error,
+            };
             let span = error.span();
             let mut key = span.as_ref().and_then(|span| key_at(table.get_ref(), span));
-            if error.message().starts_with("missing field") {
+            let missing = error.message().starts_with("missing field");
+            if missing && !faults.is_empty() {
+                // It may be what was taken out.
+                break;
+            }
+            if missing {
                 // What is missing is missing from a table, not from the key that stands first in it.
                 key = key.filter(|key| holds_table(table.get_ref(), key));
             }
-            self.fault(span, key, reword(error.message())).into()
-        })
+            let again = !missing
+                && faults.len() + 1 < VALUE_FAULTS_MAX
+                && key
+                    .as_ref()
+                    .is_some_and(|key| take_out(table.get_mut(), key));
+            faults.push(self.fault(span, key, reword(error.message())));
+            if !again {
+                break;
+            }
+        }
+        // Tables are read in the order of their names.
+        faults.sort_by_key(|fault| (fault.line, fault.column));
+        Err(ConfigError { faults })
     }
 
     /// A fault at a place of this file.
@@ -182,6 +216,17 @@ fn value_of<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> Option<&'a Spanned<DeV
         };
     }
     Some(value)
+}
+
+/// Removes the value of a dotted key; whether there was one.
+fn take_out(table: &mut DeTable<'_>, key: &str) -> bool {
+    let Some((first, rest)) = key.split_once('.') else {
+        return table.remove(key).is_some();
+    };
+    match table.get_mut(first).map(Spanned::get_mut) {
+        Some(DeValue::Table(inner)) => take_out(inner, rest),
+        _ => false,
+    }
 }
 
 fn holds_table(table: &DeTable<'_>, key: &str) -> bool {

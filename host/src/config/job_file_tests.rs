@@ -368,3 +368,25 @@ fn a_plugin_that_no_job_file_names_is_a_job_by_hand() {
     assert!(is_bare_plugin(&files[2].path) && !is_bare_plugin(&files[0].path));
     assert_eq!(files[2].path, dir.path().join("fresh.wasm"));
 }
+
+#[test]
+fn every_value_that_does_not_fit_is_named() {
+    let text = "name = \"j\"\nplugin = \"p\"\ntimeout = \"10\"\noverlap = \"skp\"\n[retry]\nmax_attempts = \"two\"\n[allow]\nhttp = 1\n";
+    let source = Source::from_text(Path::new("j.toml"), text);
+    let file = from_source(&source, &LimitSettings::default());
+    let faults = file.result.expect_err("refused").faults;
+    let lines: Vec<_> = faults.iter().filter_map(|fault| fault.line).collect();
+    assert_eq!(lines, [3, 4, 6, 8], "{faults:#?}");
+}
+
+#[test]
+fn a_key_that_is_missing_is_told_alone() {
+    let source = Source::from_text(Path::new("j.toml"), "timeout = \"10\"\n");
+    let file = from_source(&source, &LimitSettings::default());
+    let faults = file.result.expect_err("refused").faults;
+    assert_eq!(
+        faults.len(),
+        1,
+        "nothing is said of what was taken out: {faults:#?}"
+    );
+}

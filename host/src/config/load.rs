@@ -173,12 +173,19 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
         None => Some(sources.folder.join(DEFAULT_FILE)).filter(|file| file.exists()),
     };
     let source = file.as_deref().map(Source::read).transpose()?;
-    let mut loaded = read(source.as_ref())?;
-    overlay(&mut loaded, sources)?;
-    let faults: Vec<Fault> = check::check(&loaded.settings)
-        .into_iter()
-        .map(|(key, message)| placed(source.as_ref(), &loaded.origins, &key, message))
-        .collect();
+    let mut loaded = match read(source.as_ref()) {
+        Ok(loaded) => loaded,
+        Err(mut error) => {
+            // What stands elsewhere can be told all the same; what belongs together cannot.
+            error.faults.extend(overlay(&mut read(None)?, sources));
+            return Err(error);
+        }
+    };
+    let mut faults = overlay(&mut loaded, sources);
+    let rules = check::check(&loaded.settings).into_iter();
+    faults.extend(
+        rules.map(|(key, message)| placed(source.as_ref(), &loaded.origins, &key, message)),
+    );
     if faults.is_empty() {
         Ok(loaded)
     } else {
@@ -231,7 +238,8 @@ fn resolve_paths(settings: &mut Settings, base: &Path) {
     }
 }
 
-fn overlay(loaded: &mut Loaded, sources: &Sources<'_>) -> Result<(), ConfigError> {
+/// Puts variables and options over what was read; answers those that do not fit.
+fn overlay(loaded: &mut Loaded, sources: &Sources<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for Override { variable, key, set } in OVERRIDES {
         let Some(value) = (sources.env)(variable) else {
@@ -260,11 +268,7 @@ fn overlay(loaded: &mut Loaded, sources: &Sources<'_>) -> Result<(), ConfigError
             Err(message) => faults.push(Fault::of_key("--store", message)),
         }
     }
-    if faults.is_empty() {
-        Ok(())
-    } else {
-        Err(ConfigError { faults })
-    }
+    faults
 }
 
 /// A fault at the place that set the value, or with the key alone where it is a default.

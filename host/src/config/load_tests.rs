@@ -139,7 +139,7 @@ fn c101_mistakes_are_refused_with_line_and_key() {
         ),
         (
             "store = \"http://x\"\n",
-            "wasmcron.toml:1:9: store: \"http\" is not a store; accepted are sqlite://FILE",
+            "wasmcron.toml:1:9: store: found \"http\", which is no kind of store; accepted are sqlite://FILE",
         ),
         (
             "\nstore = \"sqlite://:memory:\"\n",
@@ -252,4 +252,55 @@ fn every_override_names_a_key_that_exists() {
             format!("WASMCRON_{}", key.replace('.', "_").to_uppercase())
         );
     }
+}
+
+/// Whoever wrote the file hears of everything that is wrong at once, in it and elsewhere.
+#[test]
+fn every_value_that_does_not_fit_is_named() {
+    let (_dir, file) = write(
+        "namespace = 7\n[lock]\nttl = \"10\"\nrenewal = \"1s\"\n[pod]\ncapacity = \"many\"\n[jobs]\ndirectory = \"j\"\n",
+    );
+    let env: BTreeMap<&str, &str> = [("WASMCRON_LOG_FORMAT", "xml")].into();
+    let lookup = |name: &str| env.get(name).map(OsString::from);
+    let refused = load(&Sources {
+        file: Some(&file),
+        folder: Path::new(""),
+        store: Some("mysql://h"),
+        env: &lookup,
+    });
+    let faults = refused.expect_err("refused").faults;
+    let named: Vec<_> = faults
+        .iter()
+        .map(|fault| (fault.line, fault.key.as_deref().unwrap_or("-")))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            (Some(1), "namespace"),
+            (Some(3), "lock.ttl"),
+            (Some(6), "pod.capacity"),
+            (None, "WASMCRON_LOG_FORMAT"),
+            (None, "--store"),
+        ],
+        "{faults:#?}"
+    );
+}
+
+/// The same where every value of the file fits its type.
+#[test]
+fn rules_and_variables_are_told_together() {
+    let (_dir, file) = write("[lock]\nttl = \"1s\"\n");
+    let lookup = |name: &str| (name == "WASMCRON_POD_CAPACITY").then(|| "many".into());
+    let refused = load(&Sources {
+        file: Some(&file),
+        folder: Path::new(""),
+        store: None,
+        env: &lookup,
+    });
+    let faults = refused.expect_err("refused").faults;
+    let named = |key: &str| faults.iter().any(|fault| fault.key.as_deref() == Some(key));
+    assert!(
+        named("WASMCRON_POD_CAPACITY") && named("lock.ttl"),
+        "{faults:#?}"
+    );
 }

@@ -61,13 +61,41 @@ impl FromStr for StoreUrl {
                 _,
             )) => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
             Some(("sqlite", path)) => file(path),
-            // What stands there may be a password.
-            scheme => {
-                let found = scheme.map_or("text without ://", |(scheme, _)| scheme);
-                let found: String = found.chars().take(16).collect();
-                Err(format!("{found:?} is not a store; {ACCEPTED}"))
+            Some((scheme, _)) => {
+                let found: String = scheme.chars().take(16).collect();
+                Err(format!(
+                    "found {found:?}, which is no kind of store; {ACCEPTED}"
+                ))
             }
+            None => Err(format!("found {}; {ACCEPTED}", without_scheme(text))),
         }
+    }
+}
+
+/// What a text without `://` looks like. It may be a password, so only what surely is none is repeated.
+fn without_scheme(text: &str) -> String {
+    let is_host = |host: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        !host.is_empty() && host.chars().all(fits)
+    };
+    let path = text.strip_prefix("sqlite:").unwrap_or(text);
+    let ends = [".db", ".sqlite", ".sqlite3"]
+        .iter()
+        .any(|end| path.ends_with(end));
+    if ends && !path.contains(['@', ':', ' ']) {
+        return format!(
+            "{text:?}, which does not say what kind of store it is; meant is perhaps sqlite://{path}"
+        );
+    }
+    match text.split_once(':') {
+        Some(("redis" | "rediss" | "sqlite", _)) => {
+            "a kind of store without // behind its colon".to_owned()
+        }
+        Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok() => {
+            "a host and a port without the kind of store before it; meant is perhaps redis://HOST:PORT".to_owned()
+        }
+        _ if text.is_empty() => "nothing".to_owned(),
+        _ => format!("{} characters without ://", text.chars().count()),
     }
 }
 
@@ -195,6 +223,24 @@ mod tests {
                 "{refused}"
             );
         }
-        assert!("sqlite:w.db".parse::<StoreUrl>().is_err());
+        for (bad, why) in [
+            (
+                "sqlite:w.db",
+                "found \"sqlite:w.db\", which does not say what kind of store it is; meant is perhaps sqlite://w.db",
+            ),
+            ("/var/lib/w.db", "meant is perhaps sqlite:///var/lib/w.db"),
+            ("redis:localhost", "a kind of store without //"),
+            ("localhost:6379", "meant is perhaps redis://HOST:PORT"),
+            ("", "found nothing"),
+            ("s3cr:t@h.db", "found 11 characters without ://"),
+            ("mysql://h", "found \"mysql\", which is no kind of store"),
+        ] {
+            let refused = bad.parse::<StoreUrl>().expect_err(bad);
+            assert!(
+                refused.contains(why) && refused.contains(ACCEPTED),
+                "{refused}"
+            );
+            assert!(!refused.contains("s3cr"), "{refused}");
+        }
     }
 }

@@ -35,6 +35,7 @@ fn pod(address: &str, jobs: &[(&str, &str)]) -> PodView {
                 .iter()
                 .map(|(job, of)| (name(job), report(of)))
                 .collect(),
+            refused: BTreeMap::new(),
         })),
         load: PodLoad::default(),
         queued: 0,

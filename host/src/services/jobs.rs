@@ -1,6 +1,6 @@
 //! The job definitions this pod has read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use wasmcron_core::ids::JobName;
@@ -19,10 +19,14 @@ pub struct Known {
     pub report: JobReport,
 }
 
+/// Jobs whose latest file was refused, with what is wrong with it.
+pub type Refused = BTreeMap<JobName, String>;
+
 /// The book of jobs: written by the reloader, read by everybody.
 #[derive(Debug)]
 pub struct JobBook {
     jobs: RwLock<Arc<HashMap<JobName, Known>>>,
+    refused: RwLock<Arc<Refused>>,
     version: Source<()>,
 }
 
@@ -30,6 +34,7 @@ impl Default for JobBook {
     fn default() -> Self {
         JobBook {
             jobs: RwLock::default(),
+            refused: RwLock::default(),
             version: Source::new(()),
         }
     }
@@ -82,6 +87,35 @@ impl JobBook {
         *self.jobs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
         self.version.change_if(|()| true);
         true
+    }
+
+    /// From now on every job counts as reported for the first time: whoever was told of them forgot it, and
+    /// with it which of their times have their answer.
+    pub fn reported_anew(&self, now: Timestamp) {
+        let mut jobs = self.jobs.write().unwrap_or_else(PoisonError::into_inner);
+        let stamped = jobs.iter().map(|(name, known)| {
+            let mut known = known.clone();
+            known.report.since = now;
+            (name.clone(), known)
+        });
+        *jobs = Arc::new(stamped.collect());
+    }
+
+    /// Jobs whose latest file was refused.
+    #[must_use]
+    pub fn refused(&self) -> Arc<Refused> {
+        self.refused
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Replaces what is known of refused files.
+    pub fn refuse(&self, refused: Refused) {
+        if *self.refused() != refused {
+            *self.refused.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(refused);
+            self.version.change_if(|()| true);
+        }
     }
 
     /// Tells of every change from now on.

@@ -142,6 +142,9 @@ fn show_offset(pod: &Pod) {
 
 /// The store came back empty, or forgot a pod that was silent for long. False: beat again at once.
 async fn register_again(pod: &Pod, store: &dyn Store, outage: &Outage) -> bool {
+    // Jobs of an emptied store begin now: what fired since this pod first had their files has no record any
+    // more, and must not run again for that.
+    pod.jobs.reported_anew(pod.clock.now());
     match store.register(&pod.me, pod.started, &pod.report()).await {
         Ok(Standing::Superseded) => pod.superseded(),
         Ok(_) => tracing::warn!("the store did not know this pod any more; it is registered again"),

@@ -181,6 +181,7 @@ impl Pod {
                 .iter()
                 .map(|(name, known)| (name.clone(), known.report.clone()))
                 .collect(),
+            refused: (*self.jobs.refused()).clone(),
         }
     }
 

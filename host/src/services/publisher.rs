@@ -123,6 +123,10 @@ async fn wait(
         .with_label_values(&[reason])
         .inc();
     board.agenda.postpone(&view.job, now + PUT_OFF);
+    // A leader that has just started, and be it the only pod, has not been seen alive yet.
+    if *why == NoPod::NoneLive && now.since(pod.started) < pod.settings.active_window() {
+        return Ok(());
+    }
     let text = why.to_string();
     if view
         .waiting

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::time::Instant;
+use wasmcron_core::ids::JobName;
 use wasmcron_core::job::Job;
 use wasmcron_runtime::{DirWatch, DirWatchConfig, Tick};
 
+use super::jobs::Refused;
 use super::pod::Pod;
 use super::stamps::Stamps;
 use crate::config::{job_file, params};
@@ -28,6 +30,9 @@ const SHARE: u32 = 20;
 /// See [`SHARE`].
 const POLL_MAX: Duration = Duration::from_secs(120);
 
+/// Most refused files, and characters of what is wrong with each, that the fleet is told of.
+const TOLD_MAX: (usize, usize) = (100, 500);
+
 /// What became of each job file.
 #[derive(Default)]
 struct Files {
@@ -42,6 +47,16 @@ struct Files {
 }
 
 impl Files {
+    /// Takes the last good version of a job whose own file is gone: it was renamed, or was none, as that of
+    /// a plugin that no job file named before.
+    fn take_of(&mut self, name: &JobName, listed: &BTreeSet<PathBuf>) -> Option<Arc<Job>> {
+        let gone = |(path, job): (&PathBuf, &Arc<Job>)| {
+            (job.name == *name && !listed.contains(path)).then(|| path.clone())
+        };
+        let path = self.good.iter().find_map(gone)?;
+        self.good.remove(&path)
+    }
+
     /// Whether a file, not necessarily the same one, holds the job.
     fn has(&self, job: &Job) -> bool {
         self.good.values().any(|kept| kept.name == job.name)
@@ -138,7 +153,10 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
         Err(_) => return,
     };
     let mut seen = Files::default();
-    for file in with_bare_plugins(pod, listing) {
+    let mut told = Refused::new();
+    let listing = with_bare_plugins(pod, listing);
+    let listed: BTreeSet<PathBuf> = listing.iter().map(|file| file.path.clone()).collect();
+    for file in listing {
         let accepted = match file.result {
             Ok(job) => fits_plugin(pod, &job, &file.path)
                 .map(|()| job)
@@ -173,7 +191,12 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
                 );
             }
             Err(reason) => {
+                let name = file.name.or_else(|| named_like(&file.path));
+                let last = last.or_else(|| files.take_of(name.as_ref()?, &listed));
                 refuse(pod, files, &file.path, &reason, last.is_some());
+                if let Some(name) = name.filter(|_| told.len() < TOLD_MAX.0) {
+                    told.insert(name, reason.chars().take(TOLD_MAX.1).collect());
+                }
                 seen.refused.insert(file.path.clone(), reason);
                 seen.good.extend(last.map(|job| (file.path, job)));
             }
@@ -184,6 +207,12 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
         .filter(|_| tick.unsettled.is_empty() && seen.empty.is_empty())
         .map(Arc::new);
     take_over(pod, files, seen);
+    pod.jobs.refuse(told);
+}
+
+/// The job that a file is probably of, where nothing in it says so.
+fn named_like(file: &Path) -> Option<JobName> {
+    JobName::new(file.file_stem()?.to_str()?).ok()
 }
 
 /// Puts what was read in the place of what was known.

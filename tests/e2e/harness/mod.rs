@@ -6,6 +6,7 @@ mod midway;
 mod pod;
 mod wait;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::schedule::{Submission, Submitted};
 use wasmcron_store::sqlite::{SqliteEngine, SqliteOptions};
 use wasmcron_tests::fleet::Site;
+use wasmcron_tests::proxy::Proxy;
 use wasmcron_tests::redis_server::RedisServer;
 use wasmcron_tests::{guests, host_binary};
 
@@ -38,6 +40,8 @@ pub struct Fleet {
     site: Site,
     timing: Timing,
     store: Arc<dyn Store>,
+    /// The ports through which some pods reach the server, by address.
+    ways: BTreeMap<String, u16>,
 }
 
 impl Fleet {
@@ -87,7 +91,16 @@ impl Fleet {
             site,
             timing,
             store,
+            ways: BTreeMap::new(),
         }
+    }
+
+    /// Puts a proxy between the server and the pods of this address that are started from now on.
+    pub async fn way_of(&mut self, address: &str) -> Proxy {
+        let port = self.store_mut().port();
+        let proxy = Proxy::start(port).await.expect("a proxy");
+        self.ways.insert(address.to_owned(), proxy.port());
+        proxy
     }
 
     /// Where everything of this fleet lies.
@@ -137,15 +150,28 @@ impl Fleet {
 
     /// Starts a pod with further settings in TOML: top-level keys first, then tables.
     pub async fn pod_with(&self, address: &str, settings: &str) -> PodProcess {
-        self.pod_at(address, &self.url, settings).await
+        PodProcess::start(address, &self.config(address, settings)).await
     }
 
     /// The same; the pod reaches the store by a URL of its own.
     pub async fn pod_at(&self, address: &str, url: &str, settings: &str) -> PodProcess {
-        let text = self.settings(address, url, settings);
-        let config = self.site.path().join(format!("{address}.toml"));
-        std::fs::write(&config, text).expect("the settings");
+        let config = self.config_at(address, url, settings);
         PodProcess::start(address, &config).await
+    }
+
+    /// Writes a pod's settings, with further ones as in [`Self::pod_with`]; answers their file.
+    pub fn config(&self, address: &str, settings: &str) -> PathBuf {
+        let url = match self.ways.get(address) {
+            Some(port) => format!("redis://127.0.0.1:{port}/"),
+            None => self.url.clone(),
+        };
+        self.config_at(address, &url, settings)
+    }
+
+    fn config_at(&self, address: &str, url: &str, settings: &str) -> PathBuf {
+        let config = self.site.path().join(format!("{address}.toml"));
+        std::fs::write(&config, self.settings(address, url, settings)).expect("the settings");
+        config
     }
 
     fn settings(&self, address: &str, url: &str, more: &str) -> String {

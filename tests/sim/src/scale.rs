@@ -161,6 +161,7 @@ async fn open_all(store: &dyn Store, jobs: &[Arc<Job>]) -> Result<()> {
         labels: std::collections::BTreeMap::new(),
         plugins: std::collections::BTreeMap::new(),
         jobs: std::collections::BTreeMap::new(),
+        refused: std::collections::BTreeMap::new(),
     };
     store.register(&before, now, &report).await?;
     let lease = Duration::from_secs(60);

@@ -190,6 +190,7 @@ pub fn report(started: Timestamp) -> PodReport {
         labels: [("zone".into(), "eu".into())].into(),
         plugins: [("p".parse().expect("a name"), Digest::of(b"p"))].into(),
         jobs: std::collections::BTreeMap::new(),
+        refused: std::collections::BTreeMap::new(),
     }
 }
 

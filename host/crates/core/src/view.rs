@@ -43,6 +43,9 @@ pub struct PodReport {
     pub plugins: BTreeMap<PluginName, Digest>,
     /// Job definitions it has read.
     pub jobs: BTreeMap<JobName, JobReport>,
+    /// Jobs whose latest file it refused, with what is wrong with it. It may serve an earlier version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<JobName, String>,
 }
 
 /// What a pod says of itself with every heartbeat.

@@ -14,6 +14,8 @@ use crate::config::store_url::StoreUrl;
 const OWN: &str = ".wasmcron";
 /// Its store there.
 const STORE: &str = "dev.db";
+/// Where a Rust project's plugins are built, below its target directory.
+const BUILT: &str = "wasm32-wasip2/guest";
 /// Held while a `dev` runs.
 const LOCK: &str = "dev.lock";
 /// Compiled plugins, where the user has no cache directory.
@@ -149,7 +151,7 @@ impl Folder {
             return sub;
         }
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-        self.path.join(target).join("wasm32-wasip2/guest")
+        self.path.join(target).join(BUILT)
     }
 
     /// Plugins and job files that nobody reads, since a subfolder is read instead: a remark for each kind.
@@ -181,6 +183,33 @@ impl Folder {
             })
             .collect()
     }
+}
+
+/// What to do where there is no job yet.
+pub fn no_job(folder: &Path, plugins: &Path) -> String {
+    let built = plugins.ends_with(BUILT);
+    let has_plugin = || {
+        let entries = std::fs::read_dir(plugins).into_iter().flatten();
+        let mut names = entries.flatten().map(|entry| entry.path());
+        names.any(|path| path.extension().is_some_and(|found| found == "wasm"))
+    };
+    if !built || has_plugin() {
+        return "no job: put a plugin (*.wasm) into the folder, or mend the file that was refused"
+            .into();
+    }
+    // The alias is part of a project that `wasmcron new` made; others need not have it.
+    let alias = std::fs::read_to_string(folder.join(".cargo/config.toml"))
+        .is_ok_and(|config| config.contains("plugin ="));
+    let command = if alias {
+        "cargo plugin"
+    } else {
+        "cargo build --target wasm32-wasip2 --profile guest"
+    };
+    format!(
+        "no plugin was built yet: run `{command}` in another terminal; this waits for *.wasm in {} and takes \
+         it into service by itself",
+        plugins.display()
+    )
 }
 
 #[cfg(test)]
@@ -247,6 +276,30 @@ mod tests {
             remarks.len() == 2 && remarks[0].starts_with("a.wasm is not read"),
             "{remarks:?}"
         );
+    }
+
+    #[test]
+    fn a_project_that_was_not_built_is_told_what_builds_it() {
+        let (_dir, path) = temporary();
+        std::fs::write(path.join("Cargo.toml"), "").expect("written");
+        let plugins = settings_in(&path, None, &[]).plugins.directory;
+        let bare = no_job(&path, &plugins);
+        assert!(
+            bare.contains("cargo build --target wasm32-wasip2")
+                && bare.contains("waits for *.wasm in"),
+            "{bare}"
+        );
+        std::fs::create_dir(path.join(".cargo")).expect("made");
+        std::fs::write(
+            path.join(".cargo/config.toml"),
+            "[alias]\nplugin = \"build\"\n",
+        )
+        .expect("written");
+        assert!(no_job(&path, &plugins).contains("run `cargo plugin`"));
+        std::fs::create_dir_all(&plugins).expect("made");
+        std::fs::write(plugins.join("x.wasm"), "").expect("written");
+        assert!(no_job(&path, &plugins).contains("mend the file"));
+        assert!(no_job(&path, &path).contains("put a plugin"));
     }
 
     #[test]

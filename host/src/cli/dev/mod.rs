@@ -197,15 +197,23 @@ impl Teller {
             self.list();
         } else {
             self.screen.show(&event);
+            if self.jobs.is_empty() {
+                self.say_no_job();
+            }
         }
+    }
+
+    /// What to do where there is no job.
+    fn say_no_job(&self) {
+        let plugins = &self.ctx.settings.plugins.directory;
+        self.screen
+            .say(&folder::no_job(Path::new(&self.folder), plugins));
     }
 
     /// The jobs with their keys.
     fn list(&self) {
         if self.jobs.is_empty() {
-            self.screen.say(
-                "no job: put a plugin (*.wasm) into the folder, or mend the file that was refused",
-            );
+            self.say_no_job();
         }
         for (place, job) in self.jobs.iter().enumerate() {
             let key = keys::key_of(place).unwrap_or(' ');

@@ -41,7 +41,7 @@ impl Firing {
 pub struct WhyView {
     /// One of: running, recovering, queued, exclusive-wait, delayed, parked, disabled, paused,
     /// quarantined, no-leader, waiting, no-live-pod, no-pod, no-pod-with-labels, no-pod-with-job,
-    /// no-pod-with-plugin, pods-disagree, due, not-due, manual, over.
+    /// no-pod-with-plugin, pods-disagree, due, not-due, manual, over, removed.
     pub code: &'static str,
     /// The same for people.
     pub sentence: String,
@@ -124,6 +124,17 @@ pub struct JobDetail {
     pub runs: Vec<RunLine>,
     /// Nominal times that were answered without a run, newest first.
     pub gaps: Vec<GapView>,
+    /// Pods that refused its latest file, and why.
+    pub refused: Vec<RefusalView>,
+}
+
+/// A pod that did not take a job's latest file.
+#[derive(Debug, Serialize)]
+pub struct RefusalView {
+    /// Its address.
+    pub pod: String,
+    /// What is wrong with the file.
+    pub reason: String,
 }
 
 /// A stored definition.

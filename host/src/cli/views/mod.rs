@@ -7,7 +7,9 @@ mod job;
 mod pod;
 mod run;
 
-pub use job::{DefinitionView, Firing, GapView, HoldView, JobDetail, JobLine, SuccessesView};
+pub use job::{
+    DefinitionView, Firing, GapView, HoldView, JobDetail, JobLine, RefusalView, SuccessesView,
+};
 pub use pod::{PodList, PodView};
 pub use run::{AttemptView, CheckpointView, LogLineView, RunDetail, RunLine};
 

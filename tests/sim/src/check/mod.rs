@@ -224,6 +224,11 @@ impl Witness {
         inner.ledger.clone()
     }
 
+    /// A hand damaged what the store keeps of a run: what it is told after that is no promise.
+    pub fn taint(&self, run: &RunId) {
+        self.lock().ledger.run(run).tainted = true;
+    }
+
     /// The store lost everything since then. Whoever had something to do with it may see things twice.
     pub fn restore(&self, then: &Ledger) {
         self.event("failover", "", String::new);

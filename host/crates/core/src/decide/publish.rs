@@ -185,6 +185,7 @@ pub(crate) mod testing {
                 },
             )]
             .into(),
+            refused: BTreeMap::new(),
         };
         Pod {
             address: PodAddress::new(address).expect("address"),

@@ -1,6 +1,7 @@
 //! Connections: one shared and multiplexed for calls, one for each blocking consumer, one for wake-ups.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -96,6 +97,8 @@ struct Target {
     node: Node,
     client: Client,
     manager: ConnectionManager,
+    /// Requests in a row that nobody answered in time.
+    unanswered: AtomicU32,
 }
 
 /// What is sent.
@@ -107,6 +110,10 @@ enum Request<'a> {
 
 /// After nobody answered, calls fail at once for so long instead of knocking again.
 const KNOCK_AGAIN: Duration = Duration::from_millis(100);
+
+/// After so many requests in a row without an answer in time the connection is taken for one that leads
+/// nowhere, as behind a gateway that forgot it: neither end is told of that.
+const SILENT_AFTER: u32 = 2;
 
 /// Worth one repeat at once: the connection was gone before or while the request was under way, and
 /// the next one is new. All verbs answer a repeat alike.
@@ -135,6 +142,7 @@ impl Target {
             node,
             client,
             manager,
+            unanswered: AtomicU32::new(0),
         })
     }
 }
@@ -219,7 +227,45 @@ impl Connection {
         if matches!(&answer, Err(error) if is_dropped(error)) {
             *self.refused() = Some(Instant::now());
         }
+        self.note_silence(matches!(&answer, Err(error) if error.is_timeout()));
         answer
+    }
+
+    /// Counts requests without an answer, and has the connection replaced after some of them. Nobody waits
+    /// for that: whether a new one is answered, the next request finds out.
+    fn note_silence(&self, silent: bool) {
+        let target = self.target();
+        if !silent {
+            target.unanswered.store(0, Ordering::Relaxed);
+            return;
+        }
+        let before = target.unanswered.fetch_add(1, Ordering::Relaxed);
+        // One replaces it; those that come meanwhile count on.
+        if before + 1 == SILENT_AFTER {
+            tokio::spawn(self.clone().replace(target));
+        }
+    }
+
+    /// Puts a new connection to the same server in the place of a silent one.
+    async fn replace(self, silent: Arc<Target>) {
+        let shared = &*self.shared;
+        let opened = Target::open(silent.node.clone(), &shared.locator, &shared.options).await;
+        // The server itself may be silent: then it is tried again after as many requests.
+        silent.unanswered.store(0, Ordering::Relaxed);
+        match opened {
+            Ok(target) => {
+                let mut place = shared
+                    .target
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner);
+                // Somebody may have found the primary elsewhere meanwhile.
+                if Arc::ptr_eq(&silent, &place) {
+                    tracing::debug!(node = %target.node, "a connection without answers was replaced");
+                    *place = Arc::new(target);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "a connection without answers stays"),
+        }
     }
 
     fn refused(&self) -> MutexGuard<'_, Option<Instant>> {

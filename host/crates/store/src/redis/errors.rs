@@ -102,7 +102,9 @@ pub(super) fn map(verb: &'static str, error: &RedisError) -> StoreError {
     {
         return StoreError::Refused { verb, message };
     }
-    if NOT_NOW.contains(&code) || error.is_io_error() || error.is_connection_dropped() {
+    // What several commands were told comes as one text, with each code in quotes.
+    let not_now = |word: &&str| code == *word || message.contains(&format!("\"{word}\":"));
+    if NOT_NOW.iter().any(not_now) || error.is_io_error() || error.is_connection_dropped() {
         return StoreError::Unavailable { verb, message };
     }
     if NEVER.iter().any(|word| says(word)) {

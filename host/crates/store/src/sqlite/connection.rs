@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 use wasmcron_core::time::Timestamp;
 
 use super::clock::StoreClock;
 use super::errors::{self, Checked, Trouble};
-use super::open::Identity;
+use super::identity::{self, Identity, Lost};
 use super::signals::Signal;
 
 /// Statements that a connection keeps prepared: about eight for each table.
@@ -136,14 +137,7 @@ impl Place {
 
     /// Begins a transaction that may write, as soon as no other process has one.
     pub(super) fn begin_write(&mut self, limit: Duration) -> Checked<()> {
-        // SQLite would go on writing into a file that nobody else can find.
-        if self.file.as_ref().is_some_and(|file| !file.is_there()) {
-            let name = &self.name;
-            return Err(Trouble::refused(format!(
-                "{name} was removed or replaced while it was in use; accepted: the file that was opened. \
-                 Start all pods of this store again"
-            )));
-        }
+        self.still_there()?;
         let began = Instant::now();
         let mut pause = BUSY_PAUSES.0;
         loop {
@@ -161,13 +155,38 @@ impl Place {
                     let name = &self.name;
                     return Err(Trouble::new(
                         errors::Kind::Unavailable,
-                        format!("{name} was locked by another process for {limit:?}"),
+                        format!(
+                            "{name} was locked by another process for {limit:?}; {}",
+                            errors::HELD
+                        ),
                     ));
                 }
                 Err(error) => return self.noted(Err(error)),
             }
         }
         self.begun()
+    }
+
+    /// SQLite would go on writing into files that nobody else can find.
+    fn still_there(&mut self) -> Checked<()> {
+        let Some(lost) = self.file.as_ref().and_then(Identity::lost) else {
+            return Ok(());
+        };
+        // A log without a name ends with the last process that has it open, however that ends. As long as
+        // nobody has begun another one, what was acknowledged can still be brought into the file.
+        let moved = matches!(lost, Lost::Side(_, false)) && self.truncate_log(LOG_WAIT);
+        if !matches!(lost, Lost::Side(_, false)) {
+            self.leave_alone();
+        }
+        Err(identity::refused(&self.name, &lost, moved))
+    }
+
+    /// From now on nothing of the log is moved into a file that others may have made anew.
+    fn leave_alone(&mut self) {
+        // If SQLite does not take it, it has nothing open either.
+        let _ = self
+            .connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
 
     /// Begins a transaction that only reads, over the file as it is now.
@@ -295,8 +314,10 @@ impl Place {
 
     /// Moves the whole write-ahead log into the file; whether that could be done.
     pub(super) fn truncate_log(&mut self, wait: Duration) -> bool {
-        if self.file.is_none() {
-            return true;
+        match self.file.as_ref().map(Identity::lost) {
+            None => return true,
+            Some(None | Some(Lost::Side(_, false))) => {}
+            Some(Some(_)) => return false,
         }
         let truncate = || {
             self.connection.busy_timeout(wait)?;

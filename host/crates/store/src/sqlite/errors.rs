@@ -9,6 +9,10 @@ const ADVICE: &str = "nothing was overwritten; stop every pod, move the file awa
                       -wal and -shm files, then put a copy in its place, try `sqlite3 FILE .recover`, \
                       or start with an empty store";
 
+/// Who may hold a lock for long.
+pub(super) const HELD: &str = "a forgotten sqlite3 or a pod that was stopped while it wrote may hold it \
+                               (`fuser FILE` names processes); nothing was written, so try again";
+
 /// What trouble means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -14,6 +14,7 @@ mod clock;
 mod connection;
 mod errors;
 pub mod filesystem;
+mod identity;
 mod jobs;
 mod open;
 mod signals;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use super::clock::{WallClock, wall_clock};
 use super::connection::{create, settings};
 use super::errors::{self, Checked, Kind, Trouble};
 use super::filesystem::{self, FileSystem};
+use super::identity::{self, Identity, beside};
 use crate::embedded::records::TABLES;
 
 /// Says of a database that it is ours: "WACR".
@@ -86,42 +87,6 @@ pub(super) struct Opened {
     pub(super) writer: Connection,
 }
 
-/// Which file a path leads to, whatever stands there later.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) path: PathBuf,
-    device: u64,
-    number: u64,
-}
-
-impl Identity {
-    fn of(path: &Path) -> io::Result<Identity> {
-        let file = fs::metadata(path)?;
-        Ok(Identity {
-            path: path.to_owned(),
-            device: file.dev(),
-            number: file.ino(),
-        })
-    }
-
-    /// Its write-ahead log.
-    pub(super) fn log(&self) -> PathBuf {
-        beside(&self.path, "-wal")
-    }
-
-    /// Whether the path still leads to it.
-    pub(super) fn is_there(&self) -> bool {
-        Identity::of(&self.path).is_ok_and(|now| now == *self)
-    }
-}
-
-/// A path beside the store, as SQLite names its own.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
-
 /// Closing any handle of a file gives up all locks that the process has on it. So no handle of ours may
 /// close while another thread opens the same file through SQLite: one opens at a time.
 static OPENING: Mutex<()> = Mutex::new(());
@@ -132,6 +97,7 @@ pub(super) fn open(path: &Path, limit: Duration) -> Checked<Opened> {
     let path = locate(path)?;
     let name: Arc<str> = path.display().to_string().into();
     make_file(&path, &name)?;
+    begin_in_empty(&path, &name)?;
     let writer = until_free(&name, limit, || prepare(&path, &name))?;
     let wake = beside(&path, "-wake");
     let touched = OpenOptions::new()
@@ -142,7 +108,7 @@ pub(super) fn open(path: &Path, limit: Duration) -> Checked<Opened> {
         .open(&wake)
         .map_err(|error| cannot(&wake.display().to_string(), &error))?;
     Ok(Opened {
-        identity: Identity::of(&path).map_err(|error| cannot(&name, &error))?,
+        identity: Identity::of(&path, &name)?,
         path,
         name,
         wake,
@@ -182,9 +148,12 @@ fn locate(path: &Path) -> Checked<PathBuf> {
         }
         Err(error) => return Err(cannot(&shown, &error)),
     };
-    if real.is_dir() {
+    if let Some(kind) = fs::metadata(&real)
+        .ok()
+        .and_then(|found| identity::no_file(&found))
+    {
         return Err(Trouble::refused(format!(
-            "{shown} is a folder; accepted: a file, which is made if it is missing"
+            "{shown} is {kind}; accepted: a file, which is made if it is missing"
         )));
     }
     let folder = real.parent().unwrap_or(Path::new("/"));
@@ -202,6 +171,26 @@ pub(super) fn on_network(name: &str, kind: &str) -> String {
          locks that all its processes share, and would be damaged; accepted: a path on a local disk, or \
          Redis for pods on several machines"
     )
+}
+
+/// A file without a byte in it is taken for a new store, as SQLite does: whoever makes it first may have
+/// wished for its owner and mode. But where a log lies beside it, it was a store that somebody emptied,
+/// and SQLite would throw away the log, which may hold what was acknowledged last.
+fn begin_in_empty(path: &Path, name: &str) -> Checked<()> {
+    let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+    let log = beside(path, "-wal");
+    if size(path) > 0 {
+        return Ok(());
+    }
+    // Another process may be making the store: then there is something in the file by now.
+    if size(&log) > 0 && size(path) == 0 {
+        return Err(Trouble::refused(errors::damaged(
+            name,
+            "an empty file beside a log of a store",
+        )));
+    }
+    tracing::info!(store = name, "the file is empty; a new store begins in it");
+    Ok(())
 }
 
 /// Makes the file unless it exists, so that only this user ever reads it.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -83,12 +83,23 @@ fn several_may_make_the_file_at_once() {
     });
 }
 
+/// Whoever makes an empty file wishes for its owner and mode, as with SQLite itself. One beside the log of a
+/// store was emptied, and stays as it is together with the log.
 #[test]
-fn an_empty_file_is_a_new_one() {
+fn an_empty_file_is_a_new_one_unless_a_log_lies_beside_it() {
     on_runtime(async {
         let (_folder, path) = folder();
         fs::write(&path, b"").unwrap();
         put(&open(&path).await, Key::named("a"), "x").await.unwrap();
+        fs::write(&path, b"").unwrap();
+        let log = path.with_extension("db-wal");
+        fs::write(&log, b"what was acknowledged last").unwrap();
+        let message = refused(&path).await;
+        assert!(
+            message.contains("store.db is damaged: found an empty file beside a log"),
+            "{message}"
+        );
+        assert_eq!(fs::read(&log).unwrap(), b"what was acknowledged last");
     });
 }
 
@@ -194,6 +205,39 @@ fn a_locked_file_is_not_available() {
     });
 }
 
+/// Opening a pipe would wait for ever, and a device would be asked for what it is not.
+#[test]
+fn what_is_no_file_is_refused_by_its_kind() {
+    on_runtime(async {
+        let (folder, _) = folder();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for (path, kind) in [
+            (Path::new("/dev/null"), "a device"),
+            (&pipe, "a pipe"),
+            (&socket, "a socket"),
+        ] {
+            let answer = SqliteEngine::open(SqliteOptions::new(path)).await;
+            let Err(StoreError::Refused { message, .. }) = answer else {
+                panic!("{answer:?}")
+            };
+            assert!(
+                message.contains(&format!("is {kind}; accepted: a file")),
+                "{message}"
+            );
+        }
+    });
+}
+
 #[test]
 fn paths_that_cannot_be_a_file_are_refused() {
     on_runtime(async {
@@ -245,6 +289,95 @@ fn a_file_that_was_removed_or_replaced_takes_no_writes() {
         assert!(refused().await.contains("store.db was removed or replaced"));
         fs::rename(&aside, &path).unwrap();
         put(&engine, Key::named("b"), "x").await.unwrap();
+    });
+}
+
+/// Processes that start later would make another log or another index of it, and know nothing of what
+/// stands in the old one. As long as none has, what was acknowledged is brought into the file.
+#[test]
+fn a_log_or_index_that_was_removed_is_noticed_and_nothing_is_lost() {
+    for ending in ["-wal", "-shm"] {
+        on_runtime(async {
+            let (folder, path) = folder();
+            let engine = open(&path).await;
+            put(&engine, Key::named("a"), "x").await.unwrap();
+            let side = PathBuf::from(format!("{}{ending}", path.display()));
+            fs::remove_file(&side).unwrap();
+            for _ in 0..2 {
+                let answer = put(&engine, Key::named("b"), "x").await;
+                let Err(StoreError::Refused { message, .. }) = answer else {
+                    panic!("{ending}: {answer:?}");
+                };
+                let wanted = format!("store.db{ending} was removed or replaced");
+                assert!(message.contains(&wanted), "{message}");
+                assert!(message.contains("moved into the file"), "{message}");
+            }
+            // What a kill would leave. Another process copies: closing the file in this one would give up
+            // the locks that the engine holds.
+            let copy = folder.path().join("copy.db");
+            let copied = std::process::Command::new("cp")
+                .arg(&path)
+                .arg(&copy)
+                .status();
+            assert!(copied.unwrap().success());
+            assert_eq!(count(&open(&copy).await).await, 1, "{ending}");
+            drop(engine);
+            assert_eq!(count(&open(&path).await).await, 1, "{ending}");
+        });
+    }
+}
+
+/// Another file in their place may be used by another process: it is left alone.
+#[test]
+fn a_log_that_was_replaced_takes_no_writes() {
+    on_runtime(async {
+        let (folder, path) = folder();
+        let engine = open(&path).await;
+        put(&engine, Key::named("a"), "x").await.unwrap();
+        let log = path.with_extension("db-wal");
+        let aside = folder.path().join("aside");
+        fs::rename(&log, &aside).unwrap();
+        fs::write(&log, b"").unwrap();
+        let answer = put(&engine, Key::named("b"), "x").await;
+        let Err(StoreError::Refused { message, .. }) = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(
+            message.contains("store.db-wal was removed or replaced"),
+            "{message}"
+        );
+        assert!(message.contains("SIGTERM"), "{message}");
+        fs::rename(&aside, &log).unwrap();
+        put(&engine, Key::named("b"), "x").await.unwrap();
+    });
+}
+
+/// Somebody truncates the file of running pods: that is damage, and the log, which may be all that is left, is
+/// not thrown away.
+#[test]
+fn a_file_that_was_emptied_takes_no_writes() {
+    on_runtime(async {
+        let (_folder, path) = folder();
+        let engine = open(&path).await;
+        put(&engine, Key::named("a"), "x").await.unwrap();
+        let emptied = std::process::Command::new("truncate")
+            .args(["-s", "0"])
+            .arg(&path)
+            .status();
+        assert!(emptied.unwrap().success());
+        let answer = put(&engine, Key::named("b"), "x").await;
+        let Err(StoreError::Refused { message, .. }) = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(
+            message.contains("store.db is damaged: found an empty file"),
+            "{message}"
+        );
+        drop(engine);
+        let log = fs::read(path.with_extension("db-wal")).unwrap();
+        assert!(!log.is_empty(), "the log was thrown away");
+        assert!(refused(&path).await.contains("an empty file beside a log"));
+        assert_eq!(fs::read(path.with_extension("db-wal")).unwrap(), log);
     });
 }
 

@@ -1,9 +1,10 @@
 //! Puts the definitions in force that the live pods agree on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use wasmcron_core::decide::agenda::Agenda;
 use wasmcron_core::decide::definition::{Reconcile, reconcile};
 use wasmcron_core::decide::due;
@@ -25,7 +26,7 @@ const LOOK_MAX: usize = 1_000;
 const OPENS_MAX: usize = 200;
 
 /// The jobs of one pod's folder.
-type Mine = Arc<HashMap<JobName, Known>>;
+type Mine = Arc<IndexMap<JobName, Known>>;
 
 /// What the leader knows about which definition rules where.
 ///

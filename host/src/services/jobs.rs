@@ -1,8 +1,9 @@
 //! The job definitions this pod has read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use indexmap::IndexMap;
 use wasmcron_core::ids::JobName;
 use wasmcron_core::job::Job;
 use wasmcron_core::time::Timestamp;
@@ -25,7 +26,7 @@ pub type Refused = BTreeMap<JobName, String>;
 /// The book of jobs: written by the reloader, read by everybody.
 #[derive(Debug)]
 pub struct JobBook {
-    jobs: RwLock<Arc<HashMap<JobName, Known>>>,
+    jobs: RwLock<Arc<IndexMap<JobName, Known>>>,
     refused: RwLock<Arc<Refused>>,
     version: Source<()>,
 }
@@ -43,7 +44,7 @@ impl Default for JobBook {
 impl JobBook {
     /// All jobs as they are now.
     #[must_use]
-    pub fn all(&self) -> Arc<HashMap<JobName, Known>> {
+    pub fn all(&self) -> Arc<IndexMap<JobName, Known>> {
         self.jobs
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -60,7 +61,7 @@ impl JobBook {
     /// reported; true if anything changed.
     pub fn replace(&self, jobs: impl IntoIterator<Item = Arc<Job>>, now: Timestamp) -> bool {
         let before = self.all();
-        let after: HashMap<JobName, Known> = jobs
+        let after: IndexMap<JobName, Known> = jobs
             .into_iter()
             .map(|job| {
                 let hash = job.definition.hash();

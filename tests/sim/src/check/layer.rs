@@ -262,8 +262,10 @@ impl Layer for Watched {
     ) -> Result<Vec<Extension>> {
         let answers = self.inner.extend(me, attempts, lock_ttl).await?;
         self.witness.with(|ledger, _| {
-            for attempt in attempts {
-                ledger.run(&attempt.run);
+            for (attempt, answer) in attempts.iter().zip(&answers) {
+                if *answer != Extension::Lost {
+                    ledger.run(&attempt.run);
+                }
             }
         });
         Ok(answers)

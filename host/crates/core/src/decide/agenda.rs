@@ -1,6 +1,8 @@
 //! Which jobs to look at now, without looking at all of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
 
 use crate::decide::due;
 use crate::ids::JobName;
@@ -13,7 +15,7 @@ use crate::view::JobView;
 /// of them touches ten, and finds each without a search among the others.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    jobs: HashMap<JobName, (JobView, Option<Timestamp>)>,
+    jobs: IndexMap<JobName, (JobView, Option<Timestamp>)>,
     order: BTreeSet<(Timestamp, JobName)>,
 }
 
@@ -34,7 +36,7 @@ impl Agenda {
 
     /// Forgets a job.
     pub fn remove(&mut self, job: &JobName) {
-        if let Some((_, Some(at))) = self.jobs.remove(job) {
+        if let Some((_, Some(at))) = self.jobs.swap_remove(job) {
             self.order.remove(&(at, job.clone()));
         }
     }

@@ -195,12 +195,10 @@ fn idle(s: &Situation<'_>) -> Why {
             format!("No pod leads, so nothing is published; {pods}."),
         );
     }
-    let due = due::next_due(s.job);
-    // One that is due and finds no pod is told as such: something waits for it.
-    if due.is_none_or(|due| due > s.now) && is_removed(s, &live) {
+    if is_removed(s, &live) {
         return answer("removed", REMOVED);
     }
-    let Some(due) = due else {
+    let Some(due) = due::next_due(s.job) else {
         return never(s);
     };
     if due > s.now {

@@ -65,6 +65,8 @@ async fn decide(
         .map_or(now, |ends| ends.min(now));
     let mut decisions = Vec::new();
     let mut after = view.cursor;
+    // Several firings go to one pod, which takes them in their order; two pods would race for the first.
+    let mut chosen = None;
     for verdict in due::due(&view, until) {
         match verdict {
             Verdict::Gap(gap) => {
@@ -73,11 +75,15 @@ async fn decide(
                 after = to;
             }
             Verdict::Fire { nominal, reason } => {
-                match board
-                    .picker
-                    .pick(job.as_str(), &view.stored.definition, &[])
-                {
+                let picked = match chosen.take() {
+                    Some(to) => Ok(to),
+                    None => board
+                        .picker
+                        .pick(job.as_str(), &view.stored.definition, &[]),
+                };
+                match picked {
                     Ok(to) => {
+                        chosen = Some(to.clone());
                         let params = view.stored.definition.params.clone();
                         let mut task =
                             Task::first(RunId::nominal(job, nominal), nominal, reason, params);
@@ -101,7 +107,8 @@ async fn decide(
     Ok(decisions)
 }
 
-/// Writes down why a due firing waits; logged when it begins to, counted each time.
+/// Writes down why a due firing waits; logged when it begins to, counted each time, unless its job was
+/// removed: nothing failed then.
 async fn wait(
     pod: &Pod,
     board: &mut Board,
@@ -118,10 +125,10 @@ async fn wait(
         NoPod::Avoided => "avoided",
         NoPod::Exclusive => "exclusive",
     };
-    pod.metrics
-        .publish_failed
-        .with_label_values(&[reason])
-        .inc();
+    if *why != NoPod::Job {
+        let failed = pod.metrics.publish_failed.with_label_values(&[reason]);
+        failed.inc();
+    }
     board.agenda.postpone(&view.job, now + PUT_OFF);
     // A leader that has just started, and be it the only pod, has not been seen alive yet.
     if *why == NoPod::NoneLive && now.since(pod.started) < pod.settings.active_window() {

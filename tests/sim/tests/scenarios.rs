@@ -365,3 +365,39 @@ fn a_claim_that_overtakes_its_overlap_is_executed() -> Result<()> {
         Ok(())
     })
 }
+
+/// After a short outage every missed firing of `misfire = all` runs, the earliest first: none is skipped for
+/// another one of them.
+#[test]
+fn firings_missed_together_run_in_their_order() -> Result<()> {
+    let mut c = job("c", 2 * SECOND, model(3, 100))?;
+    c.definition.misfire.policy = MisfirePolicy::All { max: 100 };
+    play(3, vec![c], async |s| {
+        let from = s.firing("c").await?.to_string();
+        (0..3).for_each(|pod| s.kill(pod));
+        s.wait(15 * SECOND).await;
+        (0..3).for_each(|pod| s.start(pod));
+        let back = s.now();
+        s.until_time(back + 30 * SECOND).await;
+        let mut runs = s.runs("c").await?;
+        runs.retain(|run| run.run.to_string() > from && run.nominal < back);
+        runs.sort_by_key(|run| run.nominal);
+        ensure!(runs.len() >= 6, "{} runs", runs.len());
+        let mut before = None;
+        for run in runs {
+            ensure!(
+                run.state == RunState::Succeeded,
+                "{} {:?}",
+                run.run,
+                run.state
+            );
+            let began = run.attempts[0].claimed_at;
+            eprintln!(
+                "{} {:?} {} {}",
+                run.run, run.attempts[0].reason, run.attempts[0].pod, began
+            );
+            before = Some(began);
+        }
+        Ok(())
+    })
+}

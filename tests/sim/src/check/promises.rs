@@ -177,7 +177,9 @@ impl Watched {
 
     /// What is taken from a pod that was well all the time was not known to anybody.
     pub(super) fn was_not_forgotten(&self, run: &RunId, seen: Seen, why: &str) {
-        let is_half = self.sound(run, |facts| facts.half) == Some(true);
+        let is_half = self
+            .witness
+            .with(|ledger, _| ledger.runs.get(run).is_some_and(|facts| facts.half));
         if why.starts_with("scheduled too long") && !is_half {
             self.witness
                 .broken(4, format!("{run} was forgotten in a queue: {why}"));

@@ -9,8 +9,8 @@ use crate::task::Reason;
 use crate::time::{Timestamp, millis};
 use crate::view::{Gap, JobView};
 
-/// A firing later than this is a catch-up: it waits for an active run of its job instead of being
-/// skipped, since nobody would ask for it a second time.
+/// A firing later than this is a catch-up, and so is each of several that one look finds due: it waits for
+/// an active run of its job instead of being skipped, since nobody would ask for it a second time.
 pub const ON_TIME: Duration = Duration::from_secs(60);
 
 /// Nominal times that one call looks at. What lies beyond is decided by the next call.
@@ -23,7 +23,7 @@ pub enum Verdict {
     Fire {
         /// The nominal time.
         nominal: Timestamp,
-        /// `Scheduled`, or `CatchUp` once it is late.
+        /// `Scheduled`, or `CatchUp` once it is late or one of several.
         reason: Reason,
     },
     /// These nominal times do not run.
@@ -75,7 +75,8 @@ pub fn due(job: &JobView, now: Timestamp) -> Vec<Verdict> {
     }
     for nominal in fired {
         let late = now.since(schedule.due_at(&job.job, *nominal));
-        let reason = if late > ON_TIME {
+        // Several at once would overlap each other, and a policy that skips then skipped all but one.
+        let reason = if late > ON_TIME || fired.len() > 1 {
             Reason::CatchUp
         } else {
             Reason::Scheduled
@@ -253,9 +254,19 @@ mod tests {
             [
                 "01:01:00Z..01:02:00Z 2 coalesced",
                 "01:03:00Z CatchUp",
-                "01:04:00Z Scheduled"
+                "01:04:00Z CatchUp"
             ]
         );
+        // After a short outage, too: none of them is skipped for another.
+        job.cursor = at("01:04:00");
+        job.stored.definition.schedule.trigger = Trigger::Every {
+            period: Duration::from_secs(2),
+        };
+        assert_eq!(
+            fired(&due(&job, at("01:04:04"))),
+            ["01:04:02Z CatchUp", "01:04:04Z CatchUp"]
+        );
+        assert_eq!(fired(&due(&job, at("01:04:03"))), ["01:04:02Z Scheduled"]);
     }
 
     #[test]

@@ -260,3 +260,21 @@ async fn c56_two_deploys_hand_one_run_over_twice() {
     let steps: Vec<u64> = midway.steps().into_iter().map(|(_, step)| step).collect();
     assert_eq!(steps, (0..60).collect::<Vec<_>>());
 }
+
+/// A terminal that is closed ends a pod as SIGTERM does: what it executes goes on to its end first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hangup_drains() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hostile", "hostile");
+    let long = "plugin = \"hostile\"\n[params]\ndo = \"sleep\"\ncount = 2000\n";
+    fleet.write_job("long", long);
+    let pod = fleet.pod("a").await;
+    fleet.opened(&["long"]).await;
+    let run = fleet.trigger("long", "{}").await;
+    fleet.attempt(&run, 1).await;
+    pod.signal(Signal::Hangup);
+    assert_eq!(pod.ended().await, Some(0));
+    let record = fleet.store().run(&run).await.expect("it").expect("it");
+    assert_eq!(record.state, RunState::Succeeded, "{record:?}");
+    assert_eq!(record.attempts.len(), 1, "{record:?}");
+}

@@ -2,6 +2,7 @@
 
 mod health;
 mod metrics;
+mod server;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,9 +48,5 @@ pub async fn run(pod: Arc<Pod>, listener: Listener) {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .with_state(pod);
-    let served =
-        axum::serve(listener.socket, app).with_graceful_shutdown(stopped.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the HTTP port failed");
-    }
+    server::serve(listener.socket, app, server::LIMITS, stopped).await;
 }

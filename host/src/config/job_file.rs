@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,10 +58,20 @@ pub fn is_bare_plugin(file: &Path) -> bool {
 /// # Errors
 /// When the directory cannot be read. That says nothing of the jobs: those in force stay.
 pub fn load_directory(directory: &Path, caps: &LimitSettings) -> Result<Vec<JobFile>, ConfigError> {
-    let paths = paths_in(directory)?;
+    Ok(load_listed(&paths_in(directory)?, caps))
+}
+
+/// Reads files that a directory listed. One that was deleted since then is no longer one of them.
+fn load_listed(paths: &[PathBuf], caps: &LimitSettings) -> Vec<JobFile> {
     let mut files: Vec<JobFile> = paths.iter().map(|path| load_file(path, caps)).collect();
+    files.retain(|file| file.result.is_ok() || !is_gone(&file.path));
     refuse_shared_names(&mut files);
-    Ok(files)
+    files
+}
+
+/// Whether the directory no longer lists the file. A link that leads nowhere is still listed.
+fn is_gone(file: &Path) -> bool {
+    std::fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// The job files of a directory, in the order of their names.

@@ -346,6 +346,26 @@ fn one_bad_file_does_not_hurt_the_others_and_shared_names_are_refused() {
 }
 
 #[test]
+fn a_file_that_is_deleted_after_it_was_listed_is_removed_and_not_refused() {
+    let dir = tempfile::tempdir().expect("directory");
+    for name in ["deleted.toml", "kept.toml"] {
+        std::fs::write(dir.path().join(name), "name = \"one\"\n").expect("written");
+    }
+    std::os::unix::fs::symlink("nowhere", dir.path().join("link.toml")).expect("linked");
+    let listed = paths_in(dir.path()).expect("listed");
+    assert_eq!(listed.len(), 3);
+    std::fs::remove_file(dir.path().join("deleted.toml")).expect("deleted");
+    let files = load_listed(&listed, &LimitSettings::default());
+    let shown: Vec<_> = files
+        .iter()
+        .map(|file| (file.path.file_name(), file.result.is_ok()))
+        .collect();
+    let kept = (Some("kept.toml".as_ref()), true);
+    let link = (Some("link.toml".as_ref()), false);
+    assert_eq!(shown, [kept, link], "what leads nowhere is a mistake");
+}
+
+#[test]
 fn a_plugin_that_no_job_file_names_is_a_job_by_hand() {
     let dir = tempfile::tempdir().expect("directory");
     let write = |name: &str, text: &str| {

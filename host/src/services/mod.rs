@@ -33,6 +33,7 @@ mod reloader;
 mod reporter;
 mod scheduler;
 mod serve;
+mod signals;
 mod stamps;
 mod subscriber;
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wasmcron_core::ids::PodAddress;
@@ -21,6 +20,7 @@ use super::machine::{Machine, RealMachine};
 use super::plugins::{Plugins, SandboxedPlugins};
 use super::pod::{Parts, Pod};
 use super::reloader;
+use super::signals::Signals;
 use crate::api;
 use crate::config::settings::Settings;
 use crate::store::{connect, promise};
@@ -50,31 +50,25 @@ pub fn serve(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()>
 }
 
 async fn run(settings: Settings, started: impl FnOnce(SocketAddr)) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut signals = Signals::listen()?;
     let machine: Arc<dyn Machine> = Arc::new(RealMachine);
     let (loops, http) = tokio::select! {
         biased;
         // What was begun ends with the process; the pod took no task yet.
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+        _ = signals.next() => return Ok(()),
         begun = start(settings, machine.clone()) => begun?,
     };
     started(http);
     let (give, orders) = mpsc::channel(1);
-    machine.spawn(Box::pin(obey(terminate, interrupt, give)));
+    machine.spawn(Box::pin(obey(signals, give)));
     Ok(loops.run(orders).await?)
 }
 
 /// Makes orders of signals.
-async fn obey(mut terminate: Signal, mut interrupt: Signal, orders: mpsc::Sender<&'static str>) {
+async fn obey(mut signals: Signals, orders: mpsc::Sender<&'static str>) {
     let mut last: Option<Instant> = None;
     loop {
-        let order = tokio::select! {
-            biased;
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        };
+        let order = signals.next().await;
         // `timeout` and terminals signal a process and its group: that is one wish, not two.
         let again = last.is_some_and(|last| last.elapsed() < SECOND_SIGNAL);
         last = Some(Instant::now());

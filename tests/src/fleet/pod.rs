@@ -22,6 +22,8 @@ pub enum Signal {
     Terminate,
     /// SIGINT, as Ctrl-C sends it.
     Interrupt,
+    /// SIGHUP, as a terminal that is closed sends it.
+    Hangup,
     /// SIGSTOP.
     Stop,
     /// SIGCONT.
@@ -38,6 +40,7 @@ impl Signal {
             Signal::Kill => "-KILL",
             Signal::Terminate => "-TERM",
             Signal::Interrupt => "-INT",
+            Signal::Hangup => "-HUP",
             Signal::Stop => "-STOP",
             Signal::Continue => "-CONT",
         };

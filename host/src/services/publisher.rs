@@ -65,8 +65,6 @@ async fn decide(
         .map_or(now, |ends| ends.min(now));
     let mut decisions = Vec::new();
     let mut after = view.cursor;
-    // Several firings go to one pod, which takes them in their order; two pods would race for the first.
-    let mut chosen = None;
     for verdict in due::due(&view, until) {
         match verdict {
             Verdict::Gap(gap) => {
@@ -75,15 +73,11 @@ async fn decide(
                 after = to;
             }
             Verdict::Fire { nominal, reason } => {
-                let picked = match chosen.take() {
-                    Some(to) => Ok(to),
-                    None => board
-                        .picker
-                        .pick(job.as_str(), &view.stored.definition, &[]),
-                };
-                match picked {
+                match board
+                    .picker
+                    .pick(job.as_str(), &view.stored.definition, &[])
+                {
                     Ok(to) => {
-                        chosen = Some(to.clone());
                         let params = view.stored.definition.params.clone();
                         let mut task =
                             Task::first(RunId::nominal(job, nominal), nominal, reason, params);

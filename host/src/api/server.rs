@@ -67,7 +67,9 @@ pub(super) async fn serve(
                 }
             }
             Ok((socket, _)) => {
-                (full, failing) = (false, false);
+                failing = false;
+                // Places that are taken again as soon as they are free are no end of it.
+                full &= connections.len() > limits.connections / 2;
                 let serving = connection(socket, app.clone(), limits, stopped.clone());
                 connections.spawn(serving);
             }

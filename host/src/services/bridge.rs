@@ -17,6 +17,7 @@ use wasmcron_store::runs::{
     AttemptRef, LogLine as StoredLine, SaveCheckpoint, Saved, StateWrite, Written,
 };
 
+use super::outage::Outage;
 use super::plugins::Program;
 use super::pod::Pod;
 use crate::config::settings::SecretSource;
@@ -298,6 +299,7 @@ impl AttemptHost for Bridge {
 
 /// Writes lines and progress in batches until the attempt closes and nothing is left.
 async fn write_out(pod: Arc<Pod>, attempt: AttemptRef, outbox: Arc<Outbox>) {
+    let outage = Outage::new("log", &pod.health);
     let mut progress_at = tokio::time::Instant::now();
     loop {
         let closing = outbox.closing.is_cancelled();
@@ -321,7 +323,7 @@ async fn write_out(pod: Arc<Pod>, attempt: AttemptRef, outbox: Arc<Outbox>) {
             let _ = pod.store.report_progress(&attempt, progress).await;
         }
         let more = batch.len() == FLUSH_LINES;
-        if !batch.is_empty() && append(&pod, &attempt, &batch).await.is_err() {
+        if !batch.is_empty() && append(&pod, &attempt, &batch, &outage).await.is_err() {
             return;
         }
         if more {
@@ -339,19 +341,36 @@ async fn write_out(pod: Arc<Pod>, attempt: AttemptRef, outbox: Arc<Outbox>) {
     }
 }
 
-/// Appends lines; an error means that nobody wants them any more.
-async fn append(pod: &Pod, attempt: &AttemptRef, batch: &[StoredLine]) -> Result<(), ()> {
+/// Appends lines; an error means that nobody wants them any more. What keeps the store from taking them
+/// is told once and not with each batch, of which a pod has many a second.
+async fn append(
+    pod: &Pod,
+    attempt: &AttemptRef,
+    batch: &[StoredLine],
+    outage: &Outage,
+) -> Result<(), ()> {
     for tries in 1..=WRITE_TRIES {
-        match pod.store.append_log(attempt, batch, RUN_LINES_MAX).await {
-            Ok(Written::Fenced) => return Err(()),
-            Ok(_) => return Ok(()),
-            Err(StoreError::Unavailable { .. } | StoreError::Full { .. }) => {
-                tokio::time::sleep(Duration::from_millis(200) * tries).await;
+        let error = match pod.store.append_log(attempt, batch, RUN_LINES_MAX).await {
+            Ok(written) => {
+                outage.answered();
+                return match written {
+                    Written::Fenced => Err(()),
+                    _ => Ok(()),
+                };
             }
-            Err(error) => {
-                tracing::warn!(run = %attempt.run, %error, "log lines of a guest were dropped");
-                break;
-            }
+            Err(error) => error,
+        };
+        outage.failed(&error, &pod.metrics);
+        if !matches!(
+            error,
+            StoreError::Unavailable { .. } | StoreError::Full { .. }
+        ) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200) * tries).await;
+        if tries == WRITE_TRIES {
+            // There may be no further line for long: other loops find out when the store is back.
+            outage.idle();
         }
     }
     pod.metrics.log_dropped.inc_by(batch.len() as u64);

@@ -10,6 +10,7 @@ mod differential;
 mod embedded;
 mod harness;
 mod memory;
+mod redis_binary;
 mod redis_broken_keys;
 mod redis_changes;
 mod redis_cluster;

@@ -51,10 +51,13 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
         return Ok(Step::Done);
     }
     let due = pod.store.due_delayed(PUBLISH_MAX).await?;
+    let mut buried = 0;
     for id in &due.corrupt {
-        pod.store
-            .bury(term, Register::Delayed, id, pod.retention())
-            .await?;
+        let register = Register::Delayed;
+        if pod.store.bury(term, register, id, pod.retention()).await? {
+            buried += 1;
+            tracing::error!(entry = %id, ?register, "an entry that does not decode went to the dead letters");
+        }
     }
     let (moves, stuck) = sort(pod, board, term, &due.entries, due.now).await?;
     board.waits.forget(due.now);
@@ -65,7 +68,8 @@ pub async fn step(pod: &Pod, board: &mut Board, term: &TermRef) -> Result<Step, 
     } else {
         next
     });
-    let more = if due.entries.len() == PUBLISH_MAX {
+    // A page of what had to be buried is a full one, too: behind it good ones may wait.
+    let more = if due.entries.len() + buried == PUBLISH_MAX {
         Step::More
     } else {
         Step::Done

@@ -18,7 +18,7 @@ use wasmcron_core::view::{
 use wasmcron_store::StoreError;
 use wasmcron_store::control::Wake;
 use wasmcron_store::leadership::TermRef;
-use wasmcron_store::recovery::{Losing, Loss, Register, Republished, Seen};
+use wasmcron_store::recovery::{EntryId, Losing, Loss, Register, Republished, Seen};
 
 use super::outage::Outage;
 use super::overdue;
@@ -231,11 +231,12 @@ impl Scan {
         pod: &Pod,
         term: &TermRef,
         register: Register,
-        broken: &[String],
+        broken: &[EntryId],
     ) -> Result<(), StoreError> {
         for id in broken {
-            tracing::error!(entry = %id, ?register, "an entry that does not decode goes to the dead letters");
-            pod.store.bury(term, register, id, pod.retention()).await?;
+            if pod.store.bury(term, register, id, pod.retention()).await? {
+                tracing::error!(entry = %id, ?register, "an entry that does not decode went to the dead letters");
+            }
         }
         Ok(())
     }

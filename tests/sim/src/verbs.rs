@@ -69,7 +69,7 @@ macro_rules! for_each_verb {
                 fn lose(term: [&TermRef], run: [&RunId], seen: [Seen], loss: [&Loss]) -> [Losing];
                 fn began(runs: [&[RunId]]) -> [Vec<Option<Timestamp>>];
                 fn give_up(term: [&TermRef], run: [&RunId], loss: [&Loss]) -> [Losing];
-                fn bury(term: [&TermRef], register: [Register], id: [&str], retention: [Retention])
+                fn bury(term: [&TermRef], register: [Register], id: [&EntryId], retention: [Retention])
                     -> [bool];
             }
             Inspect {
@@ -120,7 +120,7 @@ pub(crate) mod words {
         Claim, Claimed, Consumer, HandBack, Moved, Parked, Queue, Taken,
     };
     pub(crate) use wasmcron_store::recovery::{
-        Losing, Loss, Page, Recovery, Register, Republished, Seen,
+        EntryId, Losing, Loss, Page, Recovery, Register, Republished, Seen,
     };
     pub(crate) use wasmcron_store::runs::{
         AttemptRef, Cancelled, Extension, Finish, Finished, LogLine, Retention, Runs,

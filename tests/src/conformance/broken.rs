@@ -40,7 +40,7 @@ impl Scene {
     async fn bury(&self, world: &World, register: Register, run: &RunId) -> bool {
         let buried = world
             .store
-            .bury(&self.term, register, run.as_str(), keep())
+            .bury(&self.term, register, &run.into(), keep())
             .await;
         buried.expect("bury")
     }
@@ -162,7 +162,7 @@ pub async fn c39_a_running_entry_cut_short(world: World) {
         .damage(Damage::EntryCut(Register::Running, run.clone()))
         .await;
     let page = world.store.running(None).await.expect("running");
-    assert_eq!(page.corrupt, [run.to_string()]);
+    assert_eq!(page.corrupt, [run.into()]);
     assert_eq!(page.entries.len(), 1);
     assert_eq!(page.entries[0].fence, good.at.fence);
     assert!(scene.bury(&world, Register::Running, run).await);
@@ -185,10 +185,7 @@ pub async fn c39_a_scheduled_entry_cut_short(world: World) {
         .damage(Damage::EntryCut(Register::Scheduled, run.clone()))
         .await;
     let page = world.store.scheduled(None).await.expect("scheduled");
-    assert_eq!(
-        (page.corrupt, page.entries),
-        (vec![run.to_string()], vec![])
-    );
+    assert_eq!((page.corrupt, page.entries), (vec![(&run).into()], vec![]));
     let taken = world.take_one(&scene.pod).await;
     let claim = world.store.claim(&world.claim_of(&scene.pod, &taken)).await;
     assert_eq!(claim.expect("claim"), Claimed::Stale);
@@ -207,7 +204,7 @@ pub async fn c39_a_delayed_entry_cut_short(world: World) {
         .damage(Damage::EntryCut(Register::Delayed, broken.clone()))
         .await;
     let due = world.due(10).await;
-    assert_eq!(due.corrupt, [broken.to_string()]);
+    assert_eq!(due.corrupt, [(&broken).into()]);
     assert_eq!(due.entries.len(), 1);
     assert!(scene.bury(&world, Register::Delayed, &broken).await);
     assert_eq!(world.state(&broken).await, RunState::Lost);
@@ -222,7 +219,7 @@ pub async fn c39_a_due_time_without_an_entry(world: World) {
     world
         .damage(Damage::EntryLost(Register::Delayed, run.clone()))
         .await;
-    assert_eq!(world.due(10).await.corrupt, [run.to_string()]);
+    assert_eq!(world.due(10).await.corrupt, [(&run).into()]);
     assert!(scene.bury(&world, Register::Delayed, &run).await);
     assert_eq!(world.state(&run).await, RunState::Lost);
     let due = world.due(10).await;

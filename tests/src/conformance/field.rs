@@ -192,7 +192,7 @@ async fn refused_recovery(world: &World, old: &TermRef, seen: [(&RunId, Seen); 2
     for register in [Register::Scheduled, Register::Running, Register::Delayed] {
         let buried = world
             .store
-            .bury(old, register, seen[0].0.as_str(), keep())
+            .bury(old, register, &seen[0].0.into(), keep())
             .await;
         assert!(!buried.expect("bury"));
     }

@@ -142,7 +142,10 @@ async fn cut_and_bury(player: &mut Player, term: Pick, register: Register, pick:
     player.harness.damage(damage).await;
     let term = player.term(term);
     let keep = kept(false, false);
-    let mut answer = player.store.bury(&term, register, run.as_str(), keep).await;
+    let mut answer = player
+        .store
+        .bury(&term, register, &(&run).into(), keep)
+        .await;
     if matches!(answer, Ok(false)) {
         // Nobody leads: what cannot be read does not stay, or every read would have to agree on it.
         let lost = Damage::EntryLost(register, run.clone());

@@ -121,7 +121,7 @@ impl Step {
                 let term = player.term(term);
                 said(
                     &store
-                        .bury(&term, register, run.as_str(), kept(false, false))
+                        .bury(&term, register, &(&run).into(), kept(false, false))
                         .await,
                 )
             }

@@ -1,5 +1,7 @@
 //! Finding what stands still, and moving it.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use wasmcron_core::ids::{Delivery, Digest, Fence, JobName, PodAddress, RunId};
 use wasmcron_core::run::RunState;
@@ -25,13 +27,62 @@ pub enum Seen {
     Running(Fence),
 }
 
+/// What an entry that does not decode is called in the store: the very bytes, since a text made of them
+/// need not name the entry any more. Shown as text, with a sign for each byte that is none.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryId(Vec<u8>);
+
+impl EntryId {
+    /// As it stands in the store.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The text, if it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+}
+
+impl From<Vec<u8>> for EntryId {
+    fn from(bytes: Vec<u8>) -> EntryId {
+        EntryId(bytes)
+    }
+}
+
+impl From<&str> for EntryId {
+    fn from(text: &str) -> EntryId {
+        EntryId(text.as_bytes().to_vec())
+    }
+}
+
+impl From<&RunId> for EntryId {
+    fn from(run: &RunId) -> EntryId {
+        EntryId::from(run.as_str())
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&String::from_utf8_lossy(&self.0), f)
+    }
+}
+
 /// A page of a register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     /// The entries.
     pub entries: Vec<T>,
     /// Ids of entries that did not decode; give them to `bury`.
-    pub corrupt: Vec<String>,
+    pub corrupt: Vec<EntryId>,
     /// Where the next page begins; none after the last.
     pub next: Option<PageCursor>,
 }
@@ -136,7 +187,7 @@ pub trait Recovery: Send + Sync {
         &self,
         term: &TermRef,
         register: Register,
-        id: &str,
+        id: &EntryId,
         retention: Retention,
     ) -> Result<bool>;
 }

@@ -12,6 +12,7 @@ use wasmcron_core::view::{DelayedEntry, Gap, JobView, Waiting};
 use crate::error::Result;
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
+use crate::recovery::EntryId;
 
 /// Decisions in one `publish` call at most.
 pub const PUBLISH_MAX: usize = 100;
@@ -223,7 +224,7 @@ pub struct DueDelayed {
     /// The due ones, earliest first.
     pub entries: Vec<DelayedEntry>,
     /// Ids of entries that did not decode; give them to `bury`.
-    pub corrupt: Vec<String>,
+    pub corrupt: Vec<EntryId>,
     /// When the next one after these is due.
     pub next: Option<Timestamp>,
 }

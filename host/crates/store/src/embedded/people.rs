@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::inspect::{Cleared, Counts, ExecutionEvent, Inspect, LogPage, Rewound};
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
-use crate::recovery::{Losing, Loss, Page, Recovery, Register, Republished, Seen};
+use crate::recovery::{EntryId, Losing, Loss, Page, Recovery, Register, Republished, Seen};
 use crate::runs::Retention;
 
 #[async_trait]
@@ -107,10 +107,10 @@ impl<E: Engine> Recovery for EmbeddedStore<E> {
         &self,
         term: &TermRef,
         register: Register,
-        id: &str,
+        id: &EntryId,
         retention: Retention,
     ) -> Result<bool> {
-        let (options, term, id) = (self.options, term.clone(), id.to_owned());
+        let (options, term, id) = (self.options, term.clone(), id.to_string());
         self.engine
             .write("bury", move |tx| {
                 Call::begin(tx, options)?.bury(&term, register, &id, retention)

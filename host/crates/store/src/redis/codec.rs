@@ -296,6 +296,29 @@ pub(super) fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// The bytes of a bulk string, for what may have to be found again by them; nothing for everything
+/// else.
+pub(super) fn raw(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        _ => None,
+    }
+}
+
+/// A list of bulk strings as bytes.
+pub(super) fn raws(value: Value) -> Vec<Vec<u8>> {
+    match value {
+        Value::Array(items) => items.into_iter().filter_map(raw).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Bytes as text, strictly: what was replaced would not be what stands in the store.
+pub(super) fn strict(bytes: &[u8]) -> Decoded<&str> {
+    std::str::from_utf8(bytes).map_err(|error| error.to_string())
+}
+
 /// A list of texts, where each may be missing.
 pub(super) fn texts(value: &Value) -> Vec<Option<String>> {
     match value {

@@ -35,7 +35,7 @@
 //! | `stats:<job>` | hash | runs by end state, `successes`, `successes_ms`, `previous` (nominal time of the latest success) |
 //! | `log:<run>` | stream, PX once ended | what the guest logged |
 //! | `idem:<key>` | string, PX | `body digest\|run` of a request |
-//! | `dead_letters` | stream | entries that could not be decoded |
+//! | `dead_letters` | stream | entries that could not be decoded, byte for byte |
 //! | `control` | channel | wake-ups; no key, but named here |
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use wasmcron_core::run::Outcome;
 use wasmcron_core::time::Timestamp;
 
 use super::RedisStore;
-use super::codec::{self, bar_free, corrupt, taken_of, texts};
+use super::codec::{self, bar_free, corrupt, raws, strict, taken_of};
 use super::errors;
 use super::script::{Call, Verb, delay, px};
 use crate::error::Result;
@@ -42,7 +42,7 @@ impl RedisConsumer {
         &self,
         connection: &mut MultiplexedConnection,
         max: usize,
-    ) -> RedisResult<Vec<String>> {
+    ) -> RedisResult<Vec<Vec<u8>>> {
         let call = |how: &str, script: &str| {
             let mut cmd = redis::cmd(how);
             cmd.arg(script)
@@ -59,7 +59,7 @@ impl RedisConsumer {
             }
             answer => answer,
         };
-        Ok(texts(&answer?).into_iter().flatten().collect())
+        Ok(raws(answer?))
     }
 
     async fn entries(
@@ -67,7 +67,7 @@ impl RedisConsumer {
         connection: &mut MultiplexedConnection,
         wait: Duration,
         max: usize,
-    ) -> RedisResult<Vec<String>> {
+    ) -> RedisResult<Vec<Vec<u8>>> {
         if self.more || wait.is_zero() {
             let entries = self.burst(connection, max).await?;
             if !entries.is_empty() || wait.is_zero() {
@@ -82,7 +82,8 @@ impl RedisConsumer {
             .arg("LEFT")
             .arg("RIGHT")
             .arg(seconds);
-        let first: Option<String> = cmd.query_async(connection).await?;
+        // As bytes: an entry that is no text has been moved all the same.
+        let first: Option<Vec<u8>> = cmd.query_async(connection).await?;
         let Some(first) = first else {
             return Ok(Vec::new());
         };
@@ -127,23 +128,27 @@ impl Consumer for RedisConsumer {
 }
 
 impl RedisStore {
-    /// Decodes queue entries; those that do not decode go to the dead letters.
-    async fn readable(&self, me: &PodRef, entries: Vec<String>) -> Result<Vec<Taken>> {
+    /// Decodes queue entries; those that do not decode go to the dead letters, all at once, so that
+    /// many of them hold nobody up.
+    async fn readable(&self, me: &PodRef, entries: Vec<Vec<u8>>) -> Result<Vec<Taken>> {
         let mut taken = Vec::with_capacity(entries.len());
+        let keys = vec![self.keys.claiming(&me.address), self.keys.dead_letters()];
+        let mut reject = Call::new(Verb::Reject, keys).arg(me.address.as_str());
+        let mut rejected = 0_usize;
         for entry in entries {
-            match taken_of(&entry) {
+            match strict(&entry).and_then(taken_of) {
                 Ok(one) => taken.push(one),
                 Err(message) => {
-                    tracing::error!(entry, message, "a queue entry does not decode");
-                    let keys = vec![self.keys.claiming(&me.address), self.keys.dead_letters()];
-                    self.call(
-                        Call::new(Verb::Reject, keys)
-                            .arg(entry)
-                            .arg(me.address.as_str()),
-                    )
-                    .await?;
+                    let shown = String::from_utf8_lossy(&entry);
+                    tracing::error!(entry = %shown, message, "a queue entry does not decode");
+                    reject.push(entry.as_slice());
+                    rejected += 1;
                 }
             }
+        }
+        if rejected > 0 {
+            let moved: usize = self.call(reject).await?.number(0)?;
+            tracing::error!(moved, rejected, "queue entries went to the dead letters");
         }
         Ok(taken)
     }
@@ -189,9 +194,8 @@ impl Queue for RedisStore {
         cmd.arg(self.keys.claiming(&me.address))
             .arg(0)
             .arg(CLAIMING_MAX - 1);
-        let entries = texts(&self.command("claiming", &cmd).await?);
-        self.readable(me, entries.into_iter().flatten().collect())
-            .await
+        let entries = raws(self.command("claiming", &cmd).await?);
+        self.readable(me, entries).await
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Claimed> {

@@ -7,7 +7,7 @@ use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{LockHolder, RunningEntry, ScheduledEntry};
 
 use super::RedisStore;
-use super::codec::{self, Decoded, bar_free, lock_of, texts};
+use super::codec::{self, Decoded, bar_free, lock_of, strict, texts};
 use super::errors::broken;
 use super::script::{Call, Verb, px};
 use super::views::hold_text;
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
 use crate::recovery::{
-    BURIED, Losing, Loss, PLATFORM, Page, Recovery, Register, Republished, Seen,
+    BURIED, EntryId, Losing, Loss, PLATFORM, Page, Recovery, Register, Republished, Seen,
 };
 use crate::runs::Retention;
 use crate::schedule::PAGE_MAX;
@@ -35,10 +35,12 @@ impl RedisStore {
             next,
         };
         for (run, entry) in found {
-            match decode(&run, &entry) {
+            let decoded = strict(&run).and_then(|run| decode(run, strict(&entry)?));
+            match decoded {
                 Ok(entry) => page.entries.push(entry),
                 Err(message) => {
-                    tracing::warn!(run, message, verb, "an entry does not decode");
+                    let run = EntryId::from(run);
+                    tracing::warn!(%run, message, verb, "an entry does not decode");
                     page.corrupt.push(run);
                 }
             }
@@ -230,11 +232,11 @@ impl Recovery for RedisStore {
         &self,
         term: &TermRef,
         register: Register,
-        id: &str,
+        id: &EntryId,
         retention: Retention,
     ) -> Result<bool> {
         // An id that is no run's has no keys of its own; a name that no run can have stands in.
-        let run: Option<RunId> = id.parse().ok();
+        let run: Option<RunId> = id.as_str().and_then(|id| id.parse().ok());
         let stand_in = "0@1970-01-01T00:00:00Z"
             .parse()
             .map_err(|_| broken("bury", "no stand-in"))?;
@@ -246,7 +248,7 @@ impl Recovery for RedisStore {
             .key(self.keys.dead_letters())
             .term(term)
             .arg(job.as_ref().map_or("", JobName::as_str))
-            .arg(id)
+            .arg(id.as_bytes())
             .arg(match register {
                 Register::Scheduled => "scheduled",
                 Register::Running => "running",

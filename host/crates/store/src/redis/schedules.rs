@@ -9,13 +9,14 @@ use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{JobView, Waiting};
 
 use super::RedisStore;
-use super::codec::{bar_free, corrupt, delayed_of, task_text, text};
+use super::codec::{bar_free, corrupt, delayed_of, strict, task_text, text};
 use super::errors::broken;
 use super::script::{Call, Verb, delay, px};
 use super::views::{hold_text, stored_of};
 use crate::error::{Result, StoreError};
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
+use crate::recovery::EntryId;
 use crate::schedule::{
     ASKED_FOR, Changes, Decision, DueDelayed, IDEMPOTENCY_KEPT, Opened, Operated, PAGE_MAX,
     PromoteAnswer, PublishAnswer, Schedules, Submission, Submitted, ViewPage, ViewVersion,
@@ -115,6 +116,12 @@ impl RedisStore {
 impl Schedules for RedisStore {
     async fn view(&self, cursor: Option<PageCursor>) -> Result<ViewPage> {
         let (entries, next) = self.page_of("view", self.keys.schedules(), cursor).await?;
+        // Nothing is removed by these names: what is no text may be shown as one.
+        let shown = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let entries: Vec<_> = entries
+            .into_iter()
+            .map(|(job, schedule)| (shown(job), shown(schedule)))
+            .collect();
         let (jobs, corrupt) = self.views(&entries).await?;
         Ok(ViewPage {
             jobs,
@@ -203,13 +210,14 @@ impl Schedules for RedisStore {
             next,
         };
         for at in (2..answer.len()).step_by(2) {
-            let run = String::from_utf8_lossy(answer.bytes(at)?);
-            let entry = String::from_utf8_lossy(answer.bytes(at + 1)?);
-            match delayed_of(&run, &entry) {
+            let (run, entry) = (answer.bytes(at)?, answer.bytes(at + 1)?);
+            let decoded = strict(run).and_then(|run| delayed_of(run, strict(entry)?));
+            match decoded {
                 Ok(entry) => due.entries.push(entry),
                 Err(message) => {
+                    let run = EntryId::from(run.to_vec());
                     tracing::warn!(%run, message, "a delayed run does not decode");
-                    due.corrupt.push(run.into_owned());
+                    due.corrupt.push(run);
                 }
             }
         }

@@ -10,7 +10,7 @@ use wasmcron_core::time::Timestamp;
 use wasmcron_core::view::{Hold, JobView, Successes};
 
 use super::RedisStore;
-use super::codec::{Decoded, bar_free, pairs, text, texts};
+use super::codec::{Decoded, bar_free, raws, text, texts};
 use super::errors::broken;
 use crate::error::Result;
 use crate::page::PageCursor;
@@ -105,6 +105,9 @@ impl Facts<'_> {
     }
 }
 
+/// Fields and values of a hash.
+pub(super) type RawPairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 impl RedisStore {
     /// Views of jobs from their entries in `schedules`.
     pub(super) async fn views(
@@ -173,21 +176,21 @@ impl RedisStore {
         verb: &'static str,
         key: String,
         cursor: Option<PageCursor>,
-    ) -> Result<(Vec<(String, String)>, Option<PageCursor>)> {
+    ) -> Result<(RawPairs, Option<PageCursor>)> {
         let mut cmd = redis::cmd("HSCAN");
         cmd.arg(key)
             .arg(cursor.as_ref().map_or("0", PageCursor::as_str))
             .arg("COUNT")
             .arg(PAGE_MAX);
-        match self.command(verb, &cmd).await? {
-            Value::Array(parts) => {
-                let [next, entries] = parts.as_slice() else {
-                    return Err(broken(verb, "no page"));
-                };
-                let next = text(next).filter(|next| next != "0").map(PageCursor::new);
-                Ok((pairs(entries), next))
-            }
-            _ => Err(broken(verb, "no page")),
-        }
+        let Value::Array(parts) = self.command(verb, &cmd).await? else {
+            return Err(broken(verb, "no page"));
+        };
+        let Ok([next, entries]) = <[Value; 2]>::try_from(parts) else {
+            return Err(broken(verb, "no page"));
+        };
+        let next = text(&next).filter(|next| next != "0").map(PageCursor::new);
+        let mut flat = raws(entries).into_iter();
+        let pairs = std::iter::from_fn(|| Some((flat.next()?, flat.next()?))).collect();
+        Ok((pairs, next))
     }
 }

@@ -20,7 +20,7 @@ use crate::embedded::records::{
 use crate::error::Result;
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
-use crate::recovery::{BURIED, Losing, Loss, PLATFORM, Page, Register, Republished, Seen};
+use crate::recovery::{BURIED, EntryId, Losing, Loss, PLATFORM, Page, Register, Republished, Seen};
 use crate::runs::Retention;
 use crate::schedule::PAGE_MAX;
 
@@ -64,7 +64,7 @@ impl<T: Tx> Call<'_, T> {
                 Some(entry) => page.entries.push(entry),
                 None => {
                     tracing::warn!(run = &*key.name, what = R::WHAT, "an entry does not decode");
-                    page.corrupt.push(key.name.to_string());
+                    page.corrupt.push(EntryId::from(&*key.name));
                 }
             }
         }

@@ -19,6 +19,7 @@ use crate::embedded::records::{
 use crate::error::{Result, StoreError};
 use crate::leadership::TermRef;
 use crate::page::PageCursor;
+use crate::recovery::EntryId;
 use crate::schedule::{DueDelayed, Opened, Operated, PAGE_MAX, ViewPage, count_between};
 
 /// How long gaps are kept.
@@ -208,7 +209,7 @@ impl<T: Tx> Call<'_, T> {
                 }
                 _ => {
                     tracing::warn!(run = &*at.name, "a delayed run does not decode");
-                    answer.corrupt.push(at.name.to_string());
+                    answer.corrupt.push(EntryId::from(&*at.name));
                 }
             }
         }

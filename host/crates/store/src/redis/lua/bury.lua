@@ -1,7 +1,7 @@
 -- Moves an entry that does not decode to the dead letters and ends its run as lost.
 -- KEYS    1-14 of the run (of a run nobody has, where the id is no run's), 15 leader,
 --         16 leader:term, 17 dead_letters
--- ARGV    1 address, 2 session, 3 term, 4 job or '', 5 id, 6 'scheduled', 'running' or 'delayed',
+-- ARGV    1 address, 2 session, 3 term, 4 job or '', 5 id (its bytes), 6 'scheduled', 'running' or 'delayed',
 --         7 why (JSON), 8 record kept for (ms), 9 runs kept
 -- Answers {buried} | {none} | {not-leader}
 if not leads(KEYS[15], KEYS[16]) then return { 'not-leader' } end

@@ -50,6 +50,15 @@ pub async fn run(ctx: &Context, verb: Trigger) -> Answer {
     params::overlay("{}", given)
         .map_err(|error| Failure::bad_input(format!("--params: {error}")))?;
     let job = ctx.job(&verb.name).await?;
+    for (hold, how) in [(&job.paused, "paused"), (&job.quarantined, "quarantined")] {
+        if let Some(hold) = hold {
+            let why = text::brief(&hold.why, 200);
+            note(format!(
+                "{} is {how} since {} ({why}); a run that is asked for executes all the same",
+                verb.name, hold.at
+            ));
+        }
+    }
     let params = params::overlay(&job.stored.definition.params, given)
         .map_err(|error| Failure::bad_input(format!("--params: {error}")))?;
     let run = RunId::manual(&verb.name, ulid::Ulid::generate());
@@ -105,9 +114,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// A fleet has a leader again sooner than this, unless there is no fleet.
+const LEADERLESS: Duration = Duration::from_secs(10);
+
 /// Looks at a run until it is over.
 pub async fn wait(ctx: &Context, run: &RunId) -> Answer {
     let mut pause = FIRST_PAUSE;
+    let mut led = Some(Instant::now());
     let mut said = String::new();
     let mut answered = Instant::now();
     loop {
@@ -119,6 +132,14 @@ pub async fn wait(ctx: &Context, run: &RunId) -> Answer {
                 if standing != said {
                     note(&standing);
                     said = standing;
+                }
+                if led.is_some_and(|led| led.elapsed() > LEADERLESS) {
+                    note(
+                        "no pod leads, so nothing is sent to a pod: is one running? (`wasmcron pod list`)",
+                    );
+                    led = None;
+                } else if led.is_some() && !matches!(ctx.store.leader().await, Ok(None)) {
+                    led = Some(Instant::now());
                 }
             }
             Ok(None) => return Err(Context::unknown_run(run)),

@@ -200,3 +200,20 @@ async fn a_checkpoint_is_exported_and_rewound() {
     assert_eq!(record.attempts[1].resumed_from, Some(oldest), "{record:?}");
     assert_eq!(midway.distinct_steps(), (0..30).collect());
 }
+
+/// A paused job runs when somebody asks for it, who is told that it is paused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_says_what_holds_its_job_back() {
+    let fleet = Fleet::new(Timing::Fast).await;
+    fleet.install("hello", "hello");
+    fleet.write_job("tick", &crate::harness::jobs::hello("every = \"1s\""));
+    let _pod = fleet.pod("a").await;
+    fleet
+        .run_where("tick", "succeeded", |run| run.state == RunState::Succeeded)
+        .await;
+    json(&fleet, &["job", "pause", "tick", "--why", "a test"]).await;
+    let (_, err, code) = fleet.cli(&["job", "trigger", "tick", "--wait"]).await;
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("tick is paused since"), "{err}");
+    assert!(err.contains("(a test)"), "{err}");
+}

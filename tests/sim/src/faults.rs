@@ -17,13 +17,15 @@ use crate::check::Witness;
 use crate::clock::{Clock, Wall};
 use crate::fragile::Fragile;
 use crate::jobs;
-use crate::net::{Link, Network, Weather};
+use crate::net::{Cut, Link, Network, Weather};
 use crate::plan::{Fault, What};
 use crate::pod::Host;
 use crate::world::World;
 
 /// Failovers up to this long break no connection.
 const UNSEEN_MAX: Duration = Duration::from_millis(1_500);
+/// For so long before its SIGTERM a pod hears nothing of the store.
+const LAST_UNANSWERED: Duration = Duration::from_millis(500);
 /// How often an operator repeats a request that had no answer.
 const OPERATOR_TRIES: u32 = 40;
 /// How long the operator waits before that.
@@ -88,11 +90,15 @@ impl Hand {
                 self.trouble(*pod, false);
             }
             What::Terminate { pod } => {
-                self.trouble(*pod, true);
+                // No trouble: a pod that leaves in good order leaves nothing behind that it has begun, also
+                // if its last requests had no answer.
+                let address = self.hosts[*pod].address();
+                self.net.cut(address, Some(Cut::Answers));
+                tokio::time::sleep(LAST_UNANSWERED).await;
                 self.hosts[*pod].terminate();
+                self.net.cut(address, None);
                 tokio::time::sleep(lasts).await;
                 self.hosts[*pod].start();
-                self.trouble(*pod, false);
             }
             What::Freeze { pod } => {
                 self.trouble(*pod, true);

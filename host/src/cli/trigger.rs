@@ -133,14 +133,7 @@ pub async fn wait(ctx: &Context, run: &RunId) -> Answer {
                     note(&standing);
                     said = standing;
                 }
-                if led.is_some_and(|led| led.elapsed() > LEADERLESS) {
-                    note(
-                        "no pod leads, so nothing is sent to a pod: is one running? (`wasmcron pod list`)",
-                    );
-                    led = None;
-                } else if led.is_some() && !matches!(ctx.store.leader().await, Ok(None)) {
-                    led = Some(Instant::now());
-                }
+                miss_a_leader(ctx, &record, &mut led).await;
             }
             Ok(None) => return Err(Context::unknown_run(run)),
             Err(error) if error.is_transient() && answered.elapsed() < PATIENCE => {}
@@ -148,6 +141,19 @@ pub async fn wait(ctx: &Context, run: &RunId) -> Answer {
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Says once that nobody sends the run to a pod. `led` is when that was last known to be otherwise; none
+/// once it was said.
+async fn miss_a_leader(ctx: &Context, record: &RunRecord, led: &mut Option<Instant>) {
+    let Some(since) = *led else { return };
+    // What executes waits for no leader.
+    if record.state == RunState::Running || !matches!(ctx.store.leader().await, Ok(None)) {
+        *led = Some(Instant::now());
+    } else if since.elapsed() > LEADERLESS {
+        note("no pod leads, so nothing is sent to a pod: is one running? (`wasmcron pod list`)");
+        *led = None;
     }
 }
 

@@ -30,8 +30,10 @@ const SHARE: u32 = 20;
 /// See [`SHARE`].
 const POLL_MAX: Duration = Duration::from_secs(120);
 
-/// Most refused files, and characters of what is wrong with each, that the fleet is told of.
-const TOLD_MAX: (usize, usize) = (100, 500);
+/// Refused files that the fleet is told of at most.
+const TOLD_MAX: usize = 100;
+/// Characters of what is wrong with each of them.
+const REASON_MAX_CHARS: usize = 500;
 
 /// What became of each job file.
 #[derive(Default)]
@@ -194,8 +196,8 @@ async fn read(pod: &Pod, files: &mut Files, tick: &Tick) {
                 let name = file.name.or_else(|| named_like(&file.path));
                 let last = last.or_else(|| files.take_of(name.as_ref()?, &listed));
                 refuse(pod, files, &file.path, &reason, last.is_some());
-                if let Some(name) = name.filter(|_| told.len() < TOLD_MAX.0) {
-                    told.insert(name, reason.chars().take(TOLD_MAX.1).collect());
+                if let Some(name) = name.filter(|_| told.len() < TOLD_MAX) {
+                    told.insert(name, reason.chars().take(REASON_MAX_CHARS).collect());
                 }
                 seen.refused.insert(file.path.clone(), reason);
                 seen.good.extend(last.map(|job| (file.path, job)));

@@ -8,27 +8,23 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use wasmcron_tests::resp::parse;
 pub use wasmcron_tests::resp::{Reply, command};
+use wasmcron_tests::resp::{Values, parse};
 
 /// A connection that sends bytes and reads answers.
-pub struct Wire {
-    stream: TcpStream,
-    read: Vec<u8>,
-}
+pub struct Wire(Values<TcpStream>);
 
 impl Wire {
     /// Connects to a port of this machine.
     pub async fn connect(port: u16) -> Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.set_nodelay(true)?;
-        let read = Vec::with_capacity(4_096);
-        Ok(Wire { stream, read })
+        Ok(Wire(Values::of(stream)))
     }
 
     /// Sends a request as it is and reads its answer.
     pub async fn send(&mut self, request: &[u8]) -> Result<Reply> {
-        self.stream.write_all(request).await?;
+        self.0.connection().write_all(request).await?;
         self.next().await
     }
 
@@ -39,17 +35,9 @@ impl Wire {
 
     /// The next answer.
     pub async fn next(&mut self) -> Result<Reply> {
-        loop {
-            if let Some((reply, length)) = parse(&self.read)? {
-                self.read.drain(..length);
-                if let Reply::Error(error) = reply {
-                    bail!("the server refused a request: {error}");
-                }
-                return Ok(reply);
-            }
-            if self.stream.read_buf(&mut self.read).await? == 0 {
-                bail!("the server closed the connection");
-            }
+        match self.0.next().await? {
+            Reply::Error(error) => bail!("the server refused a request: {error}"),
+            reply => Ok(reply),
         }
     }
 }

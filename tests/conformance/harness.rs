@@ -14,6 +14,25 @@ use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_tests::conformance::{Damage, Harness, Settings};
 use wasmcron_tests::redis_server::RedisServer;
 
+/// A store somewhere; nothing is done to it but by its verbs.
+pub struct At(pub RedisOptions);
+
+#[async_trait]
+impl Harness for At {
+    async fn store(&self, _: Settings) -> Arc<dyn Store> {
+        let store = RedisStore::connect(self.0.clone()).await;
+        Arc::new(store.expect("the store"))
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    async fn damage(&self, damage: Damage) {
+        panic!("no way to do {damage:?}");
+    }
+}
+
 /// A server, and how the store spells its keys there.
 pub struct RedisHarness {
     pub server: Arc<RedisServer>,

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use wasmcron_store::StoreError;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
-use wasmcron_store::{Store, StoreError};
-use wasmcron_tests::conformance::{self, Damage, Harness, Settings, World};
+use wasmcron_tests::conformance::{self, World};
 use wasmcron_tests::redis_server::RedisServer;
 use wasmcron_tests::tls::{CA, TlsServer};
 
-use crate::harness::on_runtime;
+use crate::harness::{At, on_runtime};
 
 const OTHER_CA: &str = include_str!("tls/other-ca.pem");
 
@@ -22,25 +21,6 @@ fn options(url: String, ca: &str) -> RedisOptions {
     options
 }
 
-/// A store over TLS; nothing is done to it but by its verbs.
-struct Over(RedisOptions);
-
-#[async_trait]
-impl Harness for Over {
-    async fn store(&self, _: Settings) -> Arc<dyn Store> {
-        let store = RedisStore::connect(self.0.clone()).await;
-        Arc::new(store.expect("the store"))
-    }
-
-    async fn pass(&self, time: Duration) {
-        tokio::time::sleep(time).await;
-    }
-
-    async fn damage(&self, damage: Damage) {
-        panic!("no way to do {damage:?}");
-    }
-}
-
 /// Calls, takes that block and wake-ups each have a connection of their own; all go over TLS.
 #[test]
 fn the_right_certificate_opens() {
@@ -49,7 +29,7 @@ fn the_right_certificate_opens() {
         let over = |namespace: &str| {
             let mut options = options(server.url("localhost"), CA);
             options.namespace = namespace.to_owned();
-            World::new(Arc::new(Over(options)))
+            World::new(Arc::new(At(options)))
         };
         conformance::life::from_registration_to_success(over("life").await).await;
         conformance::control::verbs_wake_the_listeners(over("control").await).await;

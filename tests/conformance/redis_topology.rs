@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use wasmcron_core::ids::PodRef;
 use wasmcron_core::view::PodLoad;
@@ -11,10 +10,10 @@ use wasmcron_store::inspect::Inspect as _;
 use wasmcron_store::pods::Standing;
 use wasmcron_store::redis::{RedisOptions, RedisStore};
 use wasmcron_store::{Store, StoreError};
-use wasmcron_tests::conformance::{self, Damage, Harness, LONG, Settings, World};
+use wasmcron_tests::conformance::{self, LONG, World};
 use wasmcron_tests::redis_server::RedisServer;
 
-use crate::harness::on_runtime;
+use crate::harness::{At, on_runtime};
 use wasmcron_tests::redis_sentinel::{Watched, info, order, until};
 
 fn options(url: impl Into<String>) -> RedisOptions {
@@ -22,25 +21,6 @@ fn options(url: impl Into<String>) -> RedisOptions {
     options.connect_timeout = Duration::from_secs(2);
     options.response_timeout = Duration::from_secs(2);
     options
-}
-
-/// A store somewhere; nothing is done to it but by its verbs.
-struct At(RedisOptions);
-
-#[async_trait]
-impl Harness for At {
-    async fn store(&self, _: Settings) -> Arc<dyn Store> {
-        let store = RedisStore::connect(self.0.clone()).await;
-        Arc::new(store.expect("the store"))
-    }
-
-    async fn pass(&self, time: Duration) {
-        tokio::time::sleep(time).await;
-    }
-
-    async fn damage(&self, damage: Damage) {
-        panic!("no way to do {damage:?}");
-    }
 }
 
 /// Repeats a heartbeat until it is answered, as a pod does.

@@ -7,7 +7,7 @@ use wasmcron_core::ids::{JobName, RunId};
 use wasmcron_core::run::RunState;
 use wasmcron_core::time::Timestamp;
 use wasmcron_tests::fleet::PodProcess as Pod;
-use wasmcron_tests::proxy::Way;
+use wasmcron_tests::proxy::{Proxy, Way};
 use wasmcron_tests::scripted::{Answers, Scripted};
 
 use crate::harness::{Fleet, Midway, PATIENCE, PodProcess, Timing, jobs, until};
@@ -19,16 +19,6 @@ async fn leaders(pods: &[&PodProcess]) -> usize {
         leading += usize::from(pod.metric("scheduler_is_leader").await == 1.0);
     }
     leading
-}
-
-/// Waits until a job has run that stands for a time after now.
-async fn ticks_again(fleet: &Fleet, job: &str) {
-    let now = fleet.now().await;
-    fleet
-        .run_where(job, "is later", |run| {
-            run.nominal > now && run.state == RunState::Succeeded
-        })
-        .await;
 }
 
 /// Effects by the fence of their attempt, in the order in which they came.
@@ -95,11 +85,11 @@ async fn c67_everything_is_deleted_under_running_pods() {
     fleet.write_job("tick", &jobs::hello("every = \"300ms\"\nmisfire = \"all\""));
     let midway = Midway::on(fleet, &["a", "b"], 2_000, 30, "").await;
     let fleet = &midway.fleet;
-    ticks_again(fleet, "tick").await;
+    fleet.ticks_again("tick").await;
     let deleted = fleet.now().await;
     fleet.redis_command::<String>(&["FLUSHALL"]).await;
     fleet.live(2).await;
-    ticks_again(fleet, "tick").await;
+    fleet.ticks_again("tick").await;
     let pods: Vec<&PodProcess> = midway.pods.iter().collect();
     until("one leader", PATIENCE, async || {
         (leaders(&pods).await == 1).then_some(())
@@ -166,7 +156,18 @@ async fn c61_pods_wait_for_a_server_that_loads() {
         assert_eq!(said, 1, "{}", pod.words());
     }
     fleet.live(2).await;
-    ticks_again(&fleet, "tick").await;
+    fleet.ticks_again("tick").await;
+}
+
+/// A pod behind a proxy, which waits for a task of the job `once`.
+async fn waits_behind_a_proxy() -> (Fleet, Proxy, PodProcess) {
+    let mut fleet = Fleet::new(Timing::Fast).await;
+    let way = fleet.way_of("a").await;
+    fleet.install("hello", "hello");
+    fleet.write_job("once", &jobs::hello(""));
+    let pod = fleet.pod("a").await;
+    fleet.opened(&["once"]).await;
+    (fleet, way, pod)
 }
 
 /// Every connection of a pod stands still without being closed, while it waits for a task; for a while new ones
@@ -174,12 +175,7 @@ async fn c61_pods_wait_for_a_server_that_loads() {
 /// queued meanwhile, within ten seconds. (C62, C103)
 #[tokio::test(flavor = "multi_thread")]
 async fn c62_connections_that_stand_still_are_given_up() {
-    let mut fleet = Fleet::new(Timing::Fast).await;
-    let way = fleet.way_of("a").await;
-    fleet.install("hello", "hello");
-    fleet.write_job("once", &jobs::hello(""));
-    let pod = fleet.pod("a").await;
-    fleet.opened(&["once"]).await;
+    let (fleet, way, pod) = waits_behind_a_proxy().await;
     way.set(Way::Swallowed, Way::Swallowed);
     way.strand();
     let run = fleet.submit("once").await;
@@ -210,12 +206,7 @@ async fn c62_connections_that_stand_still_are_given_up() {
 /// the moment is taken over new ones. (C62)
 #[tokio::test(flavor = "multi_thread")]
 async fn c62_a_task_is_taken_over_new_connections() {
-    let mut fleet = Fleet::new(Timing::Fast).await;
-    let way = fleet.way_of("a").await;
-    fleet.install("hello", "hello");
-    fleet.write_job("once", &jobs::hello(""));
-    let pod = fleet.pod("a").await;
-    fleet.opened(&["once"]).await;
+    let (fleet, way, pod) = waits_behind_a_proxy().await;
     for _ in 0..3 {
         way.strand();
         let stranded = Instant::now();

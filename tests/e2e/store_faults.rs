@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::TcpListener;
-use wasmcron_core::run::RunState;
 use wasmcron_tests::fleet;
 use wasmcron_tests::host_binary;
 use wasmcron_tests::redis_sentinel::{Watched, order};
@@ -23,16 +22,6 @@ fn lines(pod: &PodProcess, message: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Waits until a job has run that stands for a time after now.
-async fn ticks_again(fleet: &Fleet, job: &str) {
-    let now = fleet.now().await;
-    fleet
-        .run_where(job, "is later", |run| {
-            run.nominal > now && run.state == RunState::Succeeded
-        })
-        .await;
-}
-
 /// The store is killed under load and comes back with its data: each pod says so in one line, once more
 /// when it is over, does not storm the port meanwhile, and goes on.
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +36,7 @@ async fn a_lost_store_is_one_line_a_pod() {
     let pods = [fleet.pod("a").await, fleet.pod("b").await];
     fleet.live(2).await;
     for job in ["tick", "sleeps"] {
-        ticks_again(&fleet, job).await;
+        fleet.ticks_again(job).await;
     }
     fleet.store_mut().kill();
     let port = fleet.store_mut().port();
@@ -64,7 +53,7 @@ async fn a_lost_store_is_one_line_a_pod() {
     assert!(connections < 2 * 150, "{connections} connections in 5 s");
     fleet.store_mut().restart().await;
     for job in ["tick", "sleeps"] {
-        ticks_again(&fleet, job).await;
+        fleet.ticks_again(job).await;
     }
     for pod in &pods {
         until("the end of the outage", PATIENCE, async || {
@@ -88,10 +77,10 @@ async fn an_emptied_store_is_taken_up() {
     fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
     let _pods = [fleet.pod("a").await, fleet.pod("b").await];
     fleet.live(2).await;
-    ticks_again(&fleet, "tick").await;
+    fleet.ticks_again("tick").await;
     fleet.store_mut().restart().await;
     fleet.live(2).await;
-    ticks_again(&fleet, "tick").await;
+    fleet.ticks_again("tick").await;
 }
 
 /// A store that is a replica for a while, or full, or slow: pods wait, and go on. (C61, C66)
@@ -101,7 +90,7 @@ async fn a_store_that_takes_no_writes_for_a_while() {
     fleet.install("hello", "hello");
     fleet.write_job("tick", &jobs::hello("every = \"300ms\""));
     let pod = fleet.pod("a").await;
-    ticks_again(&fleet, "tick").await;
+    fleet.ticks_again("tick").await;
     let troubles: [(&[&str], &[&str], &str); 3] = [
         (
             &["REPLICAOF", "127.0.0.1", "1"],
@@ -133,7 +122,7 @@ async fn a_store_that_takes_no_writes_for_a_while() {
         })
         .await;
         fleet.redis_command::<String>(end).await;
-        ticks_again(&fleet, "tick").await;
+        fleet.ticks_again("tick").await;
         let lost = lines(&pod, "store.lost");
         let kinds: Vec<_> = lost[told..].iter().map(|line| &line["kind"]).collect();
         assert!(
@@ -227,7 +216,7 @@ async fn a_pod_waits_for_the_connection_of_its_leases() {
     assert!(pods.iter().all(|pod| pod.heartbeat.is_none()), "{pods:?}");
     set_clients(1_000).await;
     fleet.live(1).await;
-    ticks_again(&fleet, "tick").await;
+    fleet.ticks_again("tick").await;
     until("the end of the outage", PATIENCE, async || {
         (!lines(&pod, "store.back").is_empty()).then_some(())
     })
@@ -293,7 +282,7 @@ async fn pods_follow_a_sentinels_failover() {
     fleet.write_job("tick", &jobs::hello("every = \"500ms\""));
     let pods = [fleet.pod("a").await, fleet.pod("b").await];
     fleet.live(2).await;
-    ticks_again(&fleet, "tick").await;
+    fleet.ticks_again("tick").await;
     watched.primary.kill();
     watched.failed_over().await;
     until("the store to answer", PATIENCE, async || {
@@ -301,7 +290,7 @@ async fn pods_follow_a_sentinels_failover() {
     })
     .await;
     fleet.live(2).await;
-    ticks_again(&fleet, "tick").await;
+    fleet.ticks_again("tick").await;
     for pod in &pods {
         assert!(!lines(pod, "store.moved").is_empty(), "{}", pod.log_text());
         let lost = lines(pod, "store.lost");

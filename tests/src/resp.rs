@@ -1,6 +1,7 @@
 //! Redis' protocol as far as tests read it themselves.
 
 use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// A value: an answer of the server, or a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,4 +90,53 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>> {
         other => bail!("a value of kind {other}"),
     };
     Ok(Some((reply, at)))
+}
+
+/// Values that come over a connection, one after the other.
+#[derive(Debug)]
+pub struct Values<R> {
+    from: R,
+    read: Vec<u8>,
+    /// How many of the bytes are those of the latest value.
+    latest: usize,
+}
+
+impl<R: AsyncRead + Unpin> Values<R> {
+    /// Those of a connection from now on.
+    #[must_use]
+    pub fn of(from: R) -> Values<R> {
+        Values {
+            from,
+            read: Vec::with_capacity(4_096),
+            latest: 0,
+        }
+    }
+
+    /// The connection.
+    pub fn connection(&mut self) -> &mut R {
+        &mut self.from
+    }
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// When the connection ends or fails, or what comes is no value.
+    pub async fn next(&mut self) -> Result<Reply> {
+        self.read.drain(..std::mem::take(&mut self.latest));
+        loop {
+            if let Some((value, length)) = parse(&self.read)? {
+                self.latest = length;
+                return Ok(value);
+            }
+            if self.from.read_buf(&mut self.read).await? == 0 {
+                bail!("the connection was closed");
+            }
+        }
+    }
+
+    /// The bytes that the latest one came in.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.read[..self.latest]
+    }
 }

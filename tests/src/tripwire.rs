@@ -6,13 +6,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::resp::{Reply, parse};
+use crate::resp::{Reply, Values};
 
 /// On which side of its execution a request stops everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,29 +192,24 @@ fn push(marks: &Marks, mark: Mark) {
 
 /// Passes requests on, one by one. None: the connection is over.
 async fn requests(
-    mut from: OwnedReadHalf,
+    from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
     marks: &Marks,
 ) -> Option<()> {
-    let mut read = Vec::new();
+    let mut from = Values::of(from);
     loop {
-        while let Some((request, length)) = parse(&read).ok()? {
-            let bytes: Vec<u8> = read.drain(..length).collect();
-            let name = shared.name(&request);
-            if shared.spring_at(name.as_deref(), Side::Before) {
-                return withhold(&bytes, to, shared, marks).await;
-            }
-            if !shared.passes() {
-                // Neither a request nor the end of a connection: the store sees a silent pod.
-                return std::future::pending().await;
-            }
-            push(marks, Mark::Sent(name));
-            to.write_all(&bytes).await.ok()?;
+        let request = from.next().await.ok()?;
+        let name = shared.name(&request);
+        if shared.spring_at(name.as_deref(), Side::Before) {
+            return withhold(from.bytes(), to, shared, marks).await;
         }
-        if from.read_buf(&mut read).await.ok()? == 0 {
-            return None;
+        if !shared.passes() {
+            // Neither a request nor the end of a connection: the store sees a silent pod.
+            return std::future::pending().await;
         }
+        push(marks, Mark::Sent(name));
+        to.write_all(from.bytes()).await.ok()?;
     }
 }
 
@@ -235,30 +230,25 @@ async fn withhold(
 
 /// Passes answers on, one by one, and forgets them once nothing passes. None: the connection is over.
 async fn answers(
-    mut from: OwnedReadHalf,
+    from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
     marks: &Marks,
 ) -> Option<()> {
-    let mut read = Vec::new();
+    let mut from = Values::of(from);
     loop {
-        while let Some((reply, length)) = parse(&read).ok()? {
-            let bytes: Vec<u8> = read.drain(..length).collect();
-            // What a subscription brings answers no request.
-            let mark = marks
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front();
-            match mark {
-                Some(Mark::Late) => drop(shared.phase.send_replace(Phase::Late(reply))),
-                Some(Mark::Sent(name))
-                    if did_something(&reply) && shared.spring_at(name.as_deref(), Side::After) => {}
-                _ if shared.passes() => to.write_all(&bytes).await.ok()?,
-                _ => {}
-            }
-        }
-        if from.read_buf(&mut read).await.ok()? == 0 {
-            return None;
+        let reply = from.next().await.ok()?;
+        // What a subscription brings answers no request.
+        let mark = marks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front();
+        match mark {
+            Some(Mark::Late) => drop(shared.phase.send_replace(Phase::Late(reply))),
+            Some(Mark::Sent(name))
+                if did_something(&reply) && shared.spring_at(name.as_deref(), Side::After) => {}
+            _ if shared.passes() => to.write_all(from.bytes()).await.ok()?,
+            _ => {}
         }
     }
 }

@@ -211,6 +211,15 @@ impl Fleet {
         .await
     }
 
+    /// Waits until a job has succeeded for a time after now; answers that run's record.
+    pub async fn ticks_again(&self, job: &str) -> RunRecord {
+        let now = self.now().await;
+        self.run_where(job, "is later", |run| {
+            run.nominal > now && run.state == RunState::Succeeded
+        })
+        .await
+    }
+
     /// Waits until these jobs' definitions are in force, so that they can be triggered.
     pub async fn opened(&self, jobs: &[&str]) {
         for job in jobs {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use wasmcron_tests::fleet::{self, Signal};
 
-use super::wait::PATIENCE;
+use super::wait::{PATIENCE, until};
 
 /// A running `wasmcron serve`; killed when dropped.
 pub struct PodProcess {
@@ -65,6 +65,16 @@ impl PodProcess {
             .lines()
             .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    /// Waits until something is counted, and holds the count to this number. What the store shows is there
+    /// before the pod that wrote it has counted it.
+    pub async fn counts(&self, series: &str, number: f64) {
+        until(&format!("a count of {series}"), PATIENCE, async || {
+            (self.metric(series).await >= number).then_some(())
+        })
+        .await;
+        assert_eq!(self.metric(series).await, number, "{series}");
     }
 
     /// Status and body of a path of its HTTP port.

@@ -52,7 +52,7 @@ const TROUBLE_ECHO: Duration = Duration::from_secs(25);
 
 /// Violations kept; the first is the one that matters.
 const VIOLATIONS_MAX: usize = 20;
-/// Lines of the history that a violation is shown with.
+/// Lines of the history that are kept: those of an ordinary world are fewer.
 const HISTORY_MAX: usize = 100_000;
 
 /// What happened in a world, as far as its invariants ask.
